@@ -261,11 +261,10 @@ struct model_batch {
 
 struct grads {
     float *dx;      // (N, D)
-    float *wide;    // (N, max(2F, (H+2G) E)) float gradients of the moment
+    float *wide;    // (N, max(D, F, (H+2G) E)) float gradients of the moment
     bf16 *dy;       // (N, max(D, 2F, (H+2G) E)) the same as a matrix input
     bf16 *dout;     // (N, H E)
-    float *dkv;     // (N, 2 G E) K then V gradients of each row
-    float *dprompt; // (L, prompts_max, 2 G E) the prompts', carried over micro-batches
+    float *dprompt; // (L, prompts_max, 2 G E) K, V gradients of prompt rows, over micro-batches
     bf16 *dlogits;  // (N, VOCAB_CHUNK)
     void *packed;   // wgrad's packed x
     float *steps;   // (steps_max, step_width) vector gradients per 32-row step
