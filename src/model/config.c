@@ -112,7 +112,7 @@ static int refuse_extras(const json_t *root, struct err *e)
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
         int rc = err_set(e, ERR_UNSUPPORTED, "%s = %.60s is not supported; LoCo would compute "
                          "something else", NEUTRAL[i].key, text ? text : "?");
-        free(text);
+        mem_free(text);
         return rc;
     }
     static const char *const ABSENT[] = {"quantization_config", "no_rope_layers", "num_nextn_predict_layers"};

@@ -12,6 +12,7 @@
 #include <string.h>
 
 static const char TIED_HEAD[] = "lm_head.weight";
+enum { PIECE = 1 << 20 }; // elements moved at a time
 
 static int get_param(const struct tensor_set *set, const struct model_param *q,
                      const struct tensor **t, struct err *e)
@@ -50,101 +51,129 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
     return 0;
 }
 
-static int check_tied_head(const struct model_params *p, const struct tensor_set *set,
-                           const bf16 *flat, struct err *e)
+/* A tied head that is stored all the same must be the embedding, else one of the two is lost. */
+static int check_tied_head(const struct model_params *p, const struct tensor_set *set, struct err *e)
 {
-    const struct tensor *t = tensor_find(set, TIED_HEAD);
-    size_t cols = (size_t)p->head.k;
+    const struct tensor *head = tensor_find(set, TIED_HEAD), *embed;
     int rc = 0;
-    if (!t || p->head.offset != p->embed)
+    if (!head || p->head.offset != p->embed)
         return 0;
-    bf16 *row = mem_alloc(cols * sizeof *row);
-    TRY(tensor_get(set, TIED_HEAD, TENSOR_WEIGHTS, 2, (uint64_t[]){(uint64_t)p->head.n, cols}, &t, e));
-    for (int r = 0; r < p->head.n && rc == 0; r++) {
-        tensor_to_bf16(t, (uint64_t)r * cols, (uint64_t)(r + 1) * cols, row);
-        if (memcmp(row, flat + p->embed + (size_t)r * cols, cols * sizeof *row) != 0)
-            rc = err_set(e, ERR_FORMAT, "tensor '%s' differs from the embedding in row %d, but "
-                         "tie_word_embeddings is true; set it to false", TIED_HEAD, r);
-    }
+    TRY(tensor_get(set, TIED_HEAD, TENSOR_WEIGHTS, 2,
+                   (uint64_t[]){(uint64_t)p->head.n, (uint64_t)p->head.k}, &head, e));
+    TRY(get_param(set, &p->param[0], &embed, e));
+    if (head->dtype != embed->dtype || memcmp(head->data, embed->data, embed->n_bytes) != 0)
+        rc = err_set(e, ERR_FORMAT, "tensor '%s' differs from the embedding, but "
+                     "tie_word_embeddings is true; set it to false", TIED_HEAD);
 fail:
-    mem_free(row);
     return rc;
 }
 
-int model_load(const struct model_params *p, const char *dir, bf16 *flat, float *masters,
+/* One tensor to the sink, a piece at a time. */
+static int load_param(const struct tensor *t, size_t offset, const struct model_sink *sink,
+                      float *buffer, struct err *e)
+{
+    int rc = 0;
+    for (uint64_t lo = 0; lo < t->n_elems; lo += PIECE) {
+        uint64_t hi = MIN(lo + PIECE, t->n_elems);
+        tensor_to_bf16(t, lo, hi, (bf16 *)buffer);
+        TRY(sink->weights(sink->ctx, offset + lo, hi - lo, (bf16 *)buffer, e));
+        if (!sink->masters)
+            continue;
+        tensor_to_float(t, lo, hi, buffer);
+        TRY(sink->masters(sink->ctx, offset + lo, hi - lo, buffer, e));
+    }
+fail:
+    return rc;
+}
+
+int model_load(const struct model_params *p, const char *dir, const struct model_sink *sink,
                struct err *e)
 {
     int rc = 0;
     struct tensor_set *set = NULL;
+    float *buffer = mem_alloc(PIECE * sizeof *buffer);
     TRY(tensor_open(&set, dir, e));
-    memset(flat, 0, p->count * sizeof *flat);
-    if (masters)
-        memset(masters, 0, p->count * sizeof *masters);
     for (int i = 0; i < p->n; i++) {
-        const struct model_param *q = &p->param[i];
         const struct tensor *t;
-        TRY(get_param(set, q, &t, e));
+        TRY(get_param(set, &p->param[i], &t, e));
         TRY(tensor_finite(set, t, e));
-        tensor_to_bf16(t, 0, t->n_elems, flat + q->offset);
-        if (masters)
-            tensor_to_float(t, 0, t->n_elems, masters + q->offset);
+        TRY(load_param(t, p->param[i].offset, sink, buffer, e));
     }
     TRY(check_extras(p, set, e));
-    TRY(check_tied_head(p, set, flat, e));
+    TRY(check_tied_head(p, set, e));
 fail:
     tensor_close(set);
+    mem_free(buffer);
     return rc < 0 ? err_in(e, rc, "%s", dir) : 0;
 }
 
 /* ---- writing ---- */
 
-static bool stores_tied_head(const struct model_params *p, const char *source)
+static bool stores_tied_head(const struct model_params *p, const char *like)
 {
     struct tensor_set *set;
     struct err ignored = {0};
     bool stored = false;
-    if (p->head.offset != p->embed || tensor_open(&set, source, &ignored) < 0)
+    if (p->head.offset != p->embed || tensor_open(&set, like, &ignored) < 0)
         return false;
     stored = tensor_find(set, TIED_HEAD) != NULL;
     tensor_close(set);
     return stored;
 }
 
-static int write_weights(const struct model_params *p, const char *source, const char *dir,
-                         const bf16 *flat, struct err *e)
+/* What tensor_write asks for: a parameter's elements from the source. */
+struct fill {
+    const struct model_source *source;
+    size_t offset;
+};
+
+static int fill_param(void *ctx, uint64_t lo, uint64_t hi, void *out, struct err *e)
+{
+    const struct fill *f = ctx;
+    return f->source->weights(f->source->ctx, f->offset + lo, hi - lo, out, e);
+}
+
+static int write_weights(const struct model_params *p, const char *like, const char *dir,
+                         const struct model_source *source, struct err *e)
 {
     static const uint64_t SHARD_BYTES = (uint64_t)5000 * 1000 * 1000; // transformers' own limit
-    size_t n = 0;
+    size_t n = 0, n_written = 0;
     struct tensor_source *list = mem_calloc((size_t)p->n + 1, sizeof *list);
+    struct fill *fills = mem_calloc((size_t)p->n + 1, sizeof *fills);
     struct tensor_written *written = NULL;
-    size_t n_written = 0;
 
     for (int i = 0; i < p->n; i++) {
         const struct model_param *q = &p->param[i];
-        list[n++] = (struct tensor_source){
+        fills[n] = (struct fill){.source = source, .offset = q->offset};
+        list[n] = (struct tensor_source){
             .name = q->name, .dtype = TENSOR_BF16, .n_dims = q->is_vector ? 1 : 2,
             .shape = {(uint64_t)(q->is_vector ? q->cols : q->rows), (uint64_t)q->cols},
-            .data = flat + q->offset};
+            .fill = fill_param, .ctx = &fills[n]};
+        n++;
     }
-    if (stores_tied_head(p, source))
-        list[n++] = (struct tensor_source){
-            .name = TIED_HEAD, .dtype = TENSOR_BF16, .n_dims = 2,
-            .shape = {(uint64_t)p->head.n, (uint64_t)p->head.k}, .data = flat + p->embed};
+    if (stores_tied_head(p, like)) {
+        fills[n] = (struct fill){.source = source, .offset = p->embed};
+        list[n] = list[0];
+        list[n].name = TIED_HEAD;
+        list[n].ctx = &fills[n];
+        n++;
+    }
     int rc = tensor_write_model(dir, list, n, SHARD_BYTES, &written, &n_written, e);
     mem_free(written);
     mem_free(list);
+    mem_free(fills);
     return rc;
 }
 
 /* config.json with its dtype set to what the weights are; byte for byte when it already says so. */
-static int write_config(const char *source, const char *dir, struct err *e)
+static int write_config(const char *like, const char *dir, struct err *e)
 {
     enum { BYTES_MAX = 16 << 20, DIGITS = 15 };
     int rc = 0;
     bool changed = false, named = false;
     char *text = NULL, *out = NULL;
     size_t size;
-    char *from = file_join(source, "config.json"), *to = file_join(dir, "config.json");
+    char *from = file_join(like, "config.json"), *to = file_join(dir, "config.json");
     json_t *root = NULL;
     json_error_t problem;
 
@@ -175,15 +204,15 @@ static int write_config(const char *source, const char *dir, struct err *e)
     }
 fail:
     json_decref(root);
-    free(out);
+    mem_free(out);
     mem_free(text);
     mem_free(from);
     mem_free(to);
     return rc;
 }
 
-int model_save(const struct model_params *p, const char *source, const char *dir, const bf16 *flat,
-               struct err *e)
+int model_save(const struct model_params *p, const char *like, const char *dir,
+               const struct model_source *source, struct err *e)
 {
     static const char *const CARRIED[] = {
         "generation_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -191,10 +220,10 @@ int model_save(const struct model_params *p, const char *source, const char *dir
         "tokenizer.model", "chat_template.jinja", "chat_template.json",
     };
     int rc = 0;
-    TRY(write_weights(p, source, dir, flat, e));
-    TRY(write_config(source, dir, e));
+    TRY(write_weights(p, like, dir, source, e));
+    TRY(write_config(like, dir, e));
     for (size_t i = 0; i < ARRAY_LEN(CARRIED); i++) {
-        char *from = file_join(source, CARRIED[i]), *to = file_join(dir, CARRIED[i]);
+        char *from = file_join(like, CARRIED[i]), *to = file_join(dir, CARRIED[i]);
         if (file_exists(from))
             rc = file_copy(from, to, e);
         mem_free(from);
@@ -205,9 +234,4 @@ int model_save(const struct model_params *p, const char *source, const char *dir
     return 0;
 fail:
     return err_in(e, rc, "%s", dir);
-}
-
-uint32_t model_checksum(const struct model_params *p, const bf16 *flat)
-{
-    return file_crc32(0, flat, p->count * sizeof *flat);
 }

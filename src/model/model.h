@@ -94,16 +94,26 @@ void model_params_release(struct model_params *p);
 /* The tensor that holds element `at` (or the one before, in a gap). */
 const struct model_param *model_param_at(const struct model_params *p, size_t at);
 
-/* Hugging Face folder -> flat bf16 and, when masters is not NULL, the floats as stored. Checks names,
-   shapes, dtypes and finiteness; every message names file and tensor. Buffers are zeroed first. */
-int model_load(const struct model_params *p, const char *dir, bf16 *flat, float *masters,
+/* Where loaded values go and saved ones come from, piece by piece: elements [lo, lo + n) of the flat
+   space. masters is NULL when only the weights are wanted. */
+struct model_sink {
+    void *ctx;
+    int (*weights)(void *ctx, size_t lo, size_t n, const bf16 *data, struct err *e);
+    int (*masters)(void *ctx, size_t lo, size_t n, const float *data, struct err *e);
+};
+struct model_source {
+    void *ctx;
+    int (*weights)(void *ctx, size_t lo, size_t n, bf16 *data, struct err *e);
+};
+
+/* Hugging Face folder -> sink: weights rounded to bf16, masters as stored. Checks names, shapes,
+   dtypes and finiteness; every message names file and tensor. Gaps between tensors are not sent. */
+int model_load(const struct model_params *p, const char *dir, const struct model_sink *sink,
                struct err *e);
-/* Writes model.safetensors, and carries over from `source` the configuration (dtype set to
+/* Writes model.safetensors, and carries over from the folder `like` the configuration (dtype set to
    bfloat16), generation configuration and tokenizer files. dir must exist. */
-int model_save(const struct model_params *p, const char *source, const char *dir, const bf16 *flat,
-               struct err *e);
-/* CRC-32 of the flat values: the weights' identity at resume and after a publish. */
-uint32_t model_checksum(const struct model_params *p, const bf16 *flat);
+int model_save(const struct model_params *p, const char *like, const char *dir,
+               const struct model_source *source, struct err *e);
 
 /* ---- memory ---- */
 
