@@ -58,8 +58,7 @@ static void carve_batch(struct cpu *d, struct carve *c)
 /* Blocks that a micro-batch can need: every segment may start and end inside a block. */
 static int train_blocks(const struct device_conf *conf)
 {
-    return conf->rows / KV_BLOCK + 2 * conf->segments +
-           (conf->prompt_max / KV_BLOCK + 1); // a kept prompt's copy while its samples fork it
+    return conf->rows / KV_BLOCK + 2 * conf->segments;
 }
 
 static void carve_training(struct cpu *d, struct carve *c, size_t part[PARTS])
@@ -67,7 +66,7 @@ static void carve_training(struct cpu *d, struct carve *c, size_t part[PARTS])
     const struct device_conf *conf = &d->device.conf;
     size_t n = d->model.params.count, at = c->used;
 
-    grads_carve(&d->grads, &d->model, conf->rows, MIN(conf->rows, conf->rows), conf->segments, c);
+    grads_carve(&d->grads, &d->model, conf->rows, conf->rows, conf->segments, c);
     d->embed_tokens = carve_take(c, (size_t)conf->leaf_tokens * sizeof *d->embed_tokens);
     d->embed_rows = carve_take(c, (size_t)conf->leaf_tokens * (size_t)conf->model.D *
                                       sizeof *d->embed_rows);

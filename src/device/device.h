@@ -33,7 +33,6 @@ struct device_conf {
     bool reference;      // a second, forward-only weight set
     int slots;           // samples decoded at once
     int positions;       // longest prompt + completion
-    int prompt_max;      // longest prompt
     int kv_blocks;       // blocks of the rollout cache
     int rows;            // rows of a micro-batch or of one prefill call
     int segments;        // samples and prompts of a micro-batch

@@ -508,7 +508,7 @@ static void set_order(struct back *k, bool with_prompts)
 void model_batch_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                          const struct model_batch *b, struct acts *a, struct token_stat *stat)
 {
-    model_forward(m, w, kv, &b->rows, b->is_first ? 0 : b->prompt_rows, b->prompt_rows, a);
+    model_forward(m, w, kv, &b->rows, b->prompt_rows, b->prompt_rows, a);
     model_head(m, w, a, b->prompt_rows, b->rows.N, b->target, b->inv_temperature);
     for (int i = b->prompt_rows; i < b->rows.N; i++)
         stat[i] = model_combine(a->stat + (size_t)i * (size_t)m->chunks, m->chunks, b->target[i]);
@@ -549,10 +549,27 @@ int model_batch_backward(const struct model *m, const struct model_weights *w, c
     return n;
 }
 
+struct scatter_job {
+    const struct model *m;
+    const int *token;
+    const float *d;
+    size_t n;
+    float *grad;
+};
+
+static void scatter_share(void *ctx, int ith, int nth)
+{
+    const struct scatter_job *j = ctx;
+    size_t D = (size_t)j->m->conf.D, lo, hi;
+    pool_split(D, 16, ith, nth, &lo, &hi);
+    for (size_t i = 0; i < j->n && lo < hi; i++)
+        j->m->kern->add(j->grad + j->m->params.embed + (size_t)j->token[i] * D + lo,
+                        j->d + i * D + lo, hi - lo);
+}
+
 void model_embed_scatter(const struct model *m, const int *token, const float *d, size_t n,
                          float *grad)
 {
-    size_t D = (size_t)m->conf.D;
-    for (size_t i = 0; i < n; i++)
-        m->kern->add(grad + m->params.embed + (size_t)token[i] * D, d + i * D, D);
+    struct scatter_job job = {.m = m, .token = token, .d = d, .n = n, .grad = grad};
+    pool_run(m->pool, scatter_share, &job);
 }

@@ -261,8 +261,8 @@ struct model_batch {
     struct model_rows rows;
     int prompt_rows;
     const int *prompt_of;   // (n_segments) the prompt segment of a sample, or -1; -1 for prompts
-    bool is_first;          // prompts are computed here, else kept from before
-    bool is_last;           // prompts are back-propagated here
+    bool is_first;          // the first part of its groups: their prompts' K, V gradients start at 0
+    bool is_last;           // the last: prompts are back-propagated here
     const int *order;       // (n_order) segments in the order of gradient sums: all samples, and
     int n_order;            //   each prompt after its last sample when is_last
     const int *target;      // (N) next token; used from prompt_rows on
@@ -284,7 +284,8 @@ struct grads {
 void grads_carve(struct grads *g, const struct model *m, int rows_max, int prompts_max,
                  int segments_max, struct carve *c);
 
-/* Forward of a micro-batch and its samples' statistics: stat (N), from prompt_rows on. */
+/* Forward of a micro-batch's samples, whose prompts' rows went through model_forward before, and their
+   statistics: stat (N), from prompt_rows on. */
 void model_batch_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                          const struct model_batch *b, struct acts *a, struct token_stat *stat);
 
