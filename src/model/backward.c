@@ -6,6 +6,7 @@
 
 #include "model/model_int.h"
 
+#include <math.h>
 #include <string.h>
 
 void grads_carve(struct grads *g, const struct model *m, int rows_max, int prompts_max,

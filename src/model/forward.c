@@ -5,6 +5,7 @@
 
 #include "model/model_int.h"
 
+#include <math.h>
 #include <string.h>
 
 void acts_carve(struct acts *a, const struct model *m, int rows_max, bool keep, struct carve *c)
