@@ -52,9 +52,8 @@ static void fold_share(void *ctx, int ith, int nth)
 int cpu_grad_fold(struct cpu *d, struct device_fold *f, struct err *e)
 {
     (void)e;
-    size_t n = d->device.n_elements;
-    struct slice_job job = {.d = d, .y = buffer_at(d, f->into, 0, n), .x = buffer_at(d, f->from, 0, n),
-                            .n = n};
+    struct slice_job job = {.d = d, .y = buffer_at(d, f->into, f->lo, f->hi),
+                            .x = buffer_at(d, f->from, f->lo, f->hi), .n = f->hi - f->lo};
     pool_run(d->pool, fold_share, &job);
     return 0;
 }

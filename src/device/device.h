@@ -108,6 +108,7 @@ struct device_slice {
 
 struct device_fold {
     int into, from; // into = into + from, into being the left child
+    size_t lo, hi;  // elements
 };
 
 struct device_sumsq {
