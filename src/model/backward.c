@@ -395,9 +395,12 @@ static void projection_back(const struct back *k, int row, float *step, float *t
         m->kern->rmsnorm_grad(normed, false, step + (h < c->H ? 0 : E), d + h * E, x, weight, rstd, E);
         memcpy(d + h * E, normed, (size_t)E * sizeof *d);
     }
-    if (l->width[VECTOR_QKV_BIAS])
-        m->kern->add(step + 2 * l->width[VECTOR_Q_NORM], d, (size_t)width);
-    m->kern->to_bf16(k->g->dy + (size_t)row * (size_t)width, d, (size_t)width);
+    bf16 *dy = k->g->dy + (size_t)row * (size_t)width;
+    m->kern->to_bf16(dy, d, (size_t)width);
+    if (!l->width[VECTOR_QKV_BIAS])
+        return;
+    m->kern->from_bf16(d, dy, (size_t)width); // a bias sees what its matrix sees
+    m->kern->add(step + 2 * l->width[VECTOR_Q_NORM], d, (size_t)width);
 }
 
 /* ---- the layers ---- */
