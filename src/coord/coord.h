@@ -41,8 +41,10 @@ struct coord_needs {
 struct coord {
     const struct conf *conf; // borrowed
     struct model_config model;
+    const struct kern *kern;
     struct coord_needs needs;
     struct train_limits limits;
+    int slots; // of each device
     struct text *text;
     int n_devices;
     struct device *device[COORD_DEVICES_MAX];
@@ -97,13 +99,16 @@ int coord_evaluate(struct coord *c, const struct coord_eval *how, struct coord_e
 
 /* ---- runs ---- */
 
-/* Where a run speaks: whole lines, or a live line that the next call replaces. */
+/* Where a run speaks and what it listens to. */
 struct coord_sink {
+    void (*print)(void *ctx, const char *text, size_t n); // whole lines, live lines, curves
     void *ctx;
-    void (*line)(void *ctx, const char *text);
-    void (*live)(void *ctx, const char *text); // NULL: none
-    const volatile int *stop;                  // set by a signal: save and leave
+    bool live;                // the terminal can rewrite its last line
+    int columns;
+    const volatile int *stop; // set by a signal: save and leave; may be NULL
 };
 
+/* GRPO, and supervised warm start. With conf->dry_run: prints configuration and ledger, starts nothing.
+   ERR_STOPPED after *stop, with a checkpoint saved. */
 int coord_train(const struct conf *conf, const struct coord_sink *sink, struct err *e);
 int coord_sft(const struct conf *conf, const struct coord_sink *sink, struct err *e);

@@ -49,9 +49,10 @@ static int sample_blocks(int prompt, int tokens_max)
     return kv_blocks(prompt - 1 + tokens_max) - (prompt - 1) / KV_BLOCK;
 }
 
-int roll_blocks(int slots, int prompt_max, int tokens_max)
+int roll_blocks(int slots, int samples, int prompt_max, int tokens_max)
 {
-    return slots * (kv_blocks(prompt_max) + sample_blocks(prompt_max, tokens_max) + 1);
+    int groups = (slots + samples - 1) / samples + 1; // one may be ending while the next begins
+    return groups * kv_blocks(prompt_max) + slots * (sample_blocks(prompt_max, tokens_max) + 1);
 }
 
 struct roll *roll_new(const struct roll_conf *c)

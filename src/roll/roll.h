@@ -51,8 +51,8 @@ struct roll_done {
 
 struct roll;
 
-/* Blocks of the rollout cache that `slots` samples need at most, with one prompt each. */
-int roll_blocks(int slots, int prompt_max, int tokens_max);
+/* Blocks of the rollout cache with which `slots` samples of groups of `samples` never wait for room. */
+int roll_blocks(int slots, int samples, int prompt_max, int tokens_max);
 
 struct roll *roll_new(const struct roll_conf *c);
 void roll_free(struct roll *r); // Frees busy slots on the device; NULL is fine.
