@@ -81,8 +81,7 @@ static bf16 *segment_rows(struct check *c, const struct rows *r, int cols, size_
 {
     bf16 *x = check_out_bf16(c, (size_t)r->rows * ld);
     for (int i = 0; i < r->n; i++)
-        memcpy(x + (size_t)r->segment[i].row * ld,
-               check_matrix(c, r->segment[i].n, cols, ld, 1),
+        memcpy(x + (size_t)r->segment[i].row * ld, check_matrix(c, r->segment[i].n, cols, ld, 1),
                (size_t)r->segment[i].n * ld * sizeof *x);
     return x;
 }

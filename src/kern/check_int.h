@@ -1,9 +1,9 @@
 /* Inside kern_check: one operator at work on two levels and in double precision.
  *
  * A case fills inputs with `draw`, runs the operator on the level under test and on portable into
- * two outputs made alike, demands equal bits with `same`, and compares one of them with the textbook
- * formula in double, term by term, by `near`. Buffers come from an arena that each case resets.
- * Padding of every buffer holds NaN: a value read from there shows in a result.
+ * two outputs made alike, demands equal bits with `same`, and compares one of them with the
+ * textbook formula in double, term by term, by `near`. Buffers come from an arena that each case
+ * resets. Padding of every buffer holds NaN: a value read from there shows in a result.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
-/* Checks of row kernels: norms, rope, SwiGLU, conversions, sums, AdamW. A bound counts the roundings
-   of the float formula in units of CHECK_U times the magnitudes they round. */
+/* Checks of row kernels: norms, rope, SwiGLU, conversions, sums, AdamW. A bound counts the
+   roundings of the float formula in units of CHECK_U times the magnitudes they round. */
 #include "kern/kern.h"
 #include "kern/check_int.h"
 
@@ -164,8 +164,8 @@ void check_to_bf16(struct check *c)
     EACH_LENGTH(c, n)
     {
         float *x = check_floats(c, (size_t)n, row % 3 ? 1 : 3e38f);
-        uint32_t odd[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffc12345, 0x7f7fffff, 0x3f808000,
-                          0x3f818000, 0x3f808001, 0x80000000};
+        uint32_t odd[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffc12345, 0x7f7fffff,
+                          0x3f808000, 0x3f818000, 0x3f808001, 0x80000000};
         for (size_t i = 0; i < ARRAY_LEN(odd); i++)
             memcpy(x + check_below(c, n), odd + i, 4);
         bf16 *y = check_out_bf16(c, (size_t)n), *z = check_out_bf16(c, (size_t)n);
@@ -286,8 +286,14 @@ static void adamw_near(struct check *c, const struct adamw *h, bool wd, double g
 
 void check_adamw(struct check *c)
 {
-    const struct adamw h = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f,
-                            .decay = 0.1f, .bias1 = 0.271f, .bias2 = 0.002997f, .factor = 0.37f};
+    const struct adamw h = {.lr = 1e-3f,
+                            .beta1 = 0.9f,
+                            .beta2 = 0.999f,
+                            .eps = 1e-8f,
+                            .decay = 0.1f,
+                            .bias1 = 0.271f,
+                            .bias2 = 0.002997f,
+                            .factor = 0.37f};
     EACH_LENGTH(c, n)
     {
         size_t z = (size_t)n;

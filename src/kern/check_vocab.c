@@ -62,9 +62,10 @@ void check_chunk_grad(struct check *c)
         check_same_bf16(c, y, z, (size_t)n);
         for (int j = 0; j < n; j++) {
             double s = (double)x[j] * inv_temperature, p = exp(s - lse);
-            check_near_bf16(c, y[j], coef * ((j == target) - p),
-                            coef * (p * (exp_error(s, lse) + 2 * CHECK_U) + 2 * CHECK_U * (j == target)) +
-                                1e-37);
+            check_near_bf16(
+                c, y[j], coef * ((j == target) - p),
+                coef * (p * (exp_error(s, lse) + 2 * CHECK_U) + 2 * CHECK_U * (j == target)) +
+                    1e-37);
         }
     }
 }
