@@ -1,8 +1,8 @@
 /* A set of added tokens, searched for leftmost first, longest first among those at one place.
  *
  * The patterns are sorted, so at each place of the text a search narrows the range of those that
- * agree with the text so far, byte by byte; the cost is bounded by the longest pattern, whatever the
- * number of patterns (Llama-3 has 256 that start alike). */
+ * agree with the text so far, byte by byte; the cost is bounded by the longest pattern, whatever
+ * the number of patterns (Llama-3 has 256 that start alike). */
 #include "text/text_int.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
 /* Byte pair encoding of one piece, in the order of the reference.
  *
- * Candidates for a merge wait in a heap by (rank, position). One that comes up is stale, and dropped,
- * when its left symbol is gone or last, or when the pair that stands there now makes another product;
- * ranks are not compared again. Pieces repeat, so a small direct-mapped cache stands before it all. */
+ * Candidates for a merge wait in a heap by (rank, position). One that comes up is stale, and
+ * dropped, when its left symbol is gone or last, or when the pair that stands there now makes
+ * another product; ranks are not compared again. Pieces repeat, so a small direct-mapped cache
+ * stands before it all. */
 #include "text/text_int.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The tokenizer of a fresh model: every byte is a token, nothing is merged, three tokens are special.
-   transformers opens it as a PreTrainedTokenizerFast. */
+/* The tokenizer of a fresh model: every byte is a token, nothing is merged, three tokens are
+   special. transformers opens it as a PreTrainedTokenizerFast. */
 #include "text/text_int.h"
 
 #include "base/file.h"
@@ -11,10 +11,11 @@ static const char *const specials[] = {"<|pad|>", "<|im_start|>", "<|im_end|>"};
 static void put_added(struct buf *out)
 {
     for (size_t i = 0; i < ARRAY_LEN(specials); i++)
-        buf_printf(out,
-                   "%s\n    {\"id\": %zu, \"content\": \"%s\", \"single_word\": false, "
-                   "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
-                   i ? "," : "", TEXT_BYTES_PAD + i, specials[i]);
+        buf_printf(
+            out,
+            "%s\n    {\"id\": %zu, \"content\": \"%s\", \"single_word\": false, "
+            "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}",
+            i ? "," : "", TEXT_BYTES_PAD + i, specials[i]);
 }
 
 static void put_vocab(struct buf *out)

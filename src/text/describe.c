@@ -8,9 +8,9 @@
 static void put_pipeline(const struct text *t, struct buf *out)
 {
     static const char *const names[] = {
-        [STEP_PREFIX] = "space prefixed",          [STEP_DIGITS] = "digits one by one",
-        [STEP_DIGIT_RUNS] = "digits apart",        [STEP_GPT2] = "GPT-2's pattern",
-        [STEP_QWEN2] = "Qwen2's pattern",          [STEP_LLAMA3] = "Llama-3's pattern",
+        [STEP_PREFIX] = "space prefixed",   [STEP_DIGITS] = "digits one by one",
+        [STEP_DIGIT_RUNS] = "digits apart", [STEP_GPT2] = "GPT-2's pattern",
+        [STEP_QWEN2] = "Qwen2's pattern",   [STEP_LLAMA3] = "Llama-3's pattern",
     };
     buf_puts(out, t->nfc ? "pipeline: NFC" : "pipeline: as it is");
     for (int i = 0; i < t->n_steps; i++)

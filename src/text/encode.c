@@ -1,4 +1,5 @@
-/* From text to ids: the six steps of text.h, each stretch of text going down one level at a time. */
+/* From text to ids: the six steps of text.h, each stretch of text going down one level at a time.
+ */
 #include "text/text_int.h"
 
 /* What a stretch of text still has before it. */

@@ -1,4 +1,5 @@
-/* Checked access to parsed JSON. Messages name the place: "model.vocab: is null, expected an object". */
+/* Checked access to parsed JSON. Messages name the place: "model.vocab: is null, expected an
+ * object". */
 #include "text/text_int.h"
 
 #include <string.h>
@@ -20,7 +21,7 @@ const char *text_json_quote(const char *s, size_t n, char out[TEXT_QUOTED])
 static const char *name_of(const json_t *value)
 {
     static const char *const names[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array",    [JSON_STRING] = "a string",
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array",     [JSON_STRING] = "a string",
         [JSON_INTEGER] = "a number", [JSON_REAL] = "a real number", [JSON_TRUE] = "true",
         [JSON_FALSE] = "false",      [JSON_NULL] = "null",
     };

@@ -29,7 +29,8 @@ static int load_vocab(struct text *t, const json_t *vocab, struct err *e)
         char quoted[TEXT_QUOTED];
         int rc = add_entry(t, content, value, e);
         if (rc < 0)
-            return err_in(e, rc, "model.vocab[%s]", text_json_quote(content, strlen(content), quoted));
+            return err_in(e, rc, "model.vocab[%s]",
+                          text_json_quote(content, strlen(content), quoted));
     }
     if (t->size == 0)
         return err_set(e, ERR_FORMAT, "model.vocab: is empty, expected tokens");
@@ -71,7 +72,8 @@ static int read_string(const json_t *merge, struct parts *p, struct err *e)
     size_t n = json_string_length(merge);
     const char *space = s ? memchr(s, ' ', n) : NULL;
     if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - s)))
-        return err_set(e, ERR_FORMAT, "expected a string of two tokens with one space between them");
+        return err_set(e, ERR_FORMAT,
+                       "expected a string of two tokens with one space between them");
     *p = (struct parts){s, space + 1, (size_t)(space - s), n - (size_t)(space + 1 - s)};
     return 0;
 }
@@ -91,7 +93,7 @@ static int add_merge(struct text *t, const struct parts *p, int32_t rank, struct
                      struct err *e)
 {
     int rc = 0;
-    int32_t left, right, product;
+    int32_t left = 0, right = 0, product = 0;
     buf_clear(joined);
     buf_put(joined, p->a, p->a_len);
     buf_put(joined, p->b, p->b_len);
@@ -124,7 +126,7 @@ static int load_merges(struct text *t, const json_t *merges, struct err *e)
     size_t i = 0;
     for (; i < n; i++) {
         const json_t *merge = json_array_get(merges, i);
-        struct parts p;
+        struct parts p = {0};
         if (is_version(merge))
             continue;
         TRY(pairs ? read_pair(merge, &p, e) : read_string(merge, &p, e));

@@ -1,8 +1,8 @@
 /* NFC (Unicode Standard Annex 15) by utf8proc's data, as the reference has it.
  *
  * The reference knows Unicode 9. So a decomposition or composition counts only for code points of
- * CLASS_COMPOSITE, and a combining class only for those of CLASS_MARK: both sets were probed from it,
- * and Unicode never changes these values once given, so any newer utf8proc does. */
+ * CLASS_COMPOSITE, and a combining class only for those of CLASS_MARK: both sets were probed from
+ * it, and Unicode never changes these values once given, so any newer utf8proc does. */
 #include "text/text_int.h"
 
 #include <string.h>

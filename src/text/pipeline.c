@@ -1,4 +1,5 @@
-/* The pipeline's components by name: what is not known here is refused, with its place in the file. */
+/* The pipeline's components by name: what is not known here is refused, with its place in the file.
+ */
 #include "text/text_int.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static int load_normalizer(struct text *t, const json_t *object, const char *at,
 static int add_step(struct text *t, const char *at, enum text_step_kind kind, struct err *e)
 {
     if (t->byte_level)
-        return err_set(e, ERR_UNSUPPORTED, "%s: stands after ByteLevel, which must be the last", at);
+        return err_set(e, ERR_UNSUPPORTED, "%s: stands after ByteLevel, which must be the last",
+                       at);
     if (t->n_steps == TEXT_STEPS_MAX)
         return err_set(e, ERR_UNSUPPORTED, "%s: is one of more than %d splitting steps", at,
                        TEXT_STEPS_MAX);
@@ -71,9 +73,9 @@ static int load_split(struct text *t, const json_t *object, const char *at, stru
     for (size_t i = 0; regex && json_object_size(pattern) == 1 && i < ARRAY_LEN(known); i++)
         if (strcmp(regex, known[i].pattern) == 0)
             return add_step(t, at, known[i].kind, e);
-    return err_set(e, ERR_UNSUPPORTED,
-                   "%s.pattern: is not one of the patterns that LoCo has (of Qwen2, Llama-3, GPT-2)",
-                   at);
+    return err_set(
+        e, ERR_UNSUPPORTED,
+        "%s.pattern: is not one of the patterns that LoCo has (of Qwen2, Llama-3, GPT-2)", at);
 fail:
     return rc;
 }
@@ -182,8 +184,8 @@ static int load_template(struct text *t, const json_t *object, const char *at, s
         char place[TEXT_PLACE];
         const json_t *piece = json_array_get(single, i);
         const json_t *token = json_object_get(piece, "SpecialToken");
-        const char *id = json_string_value(
-            json_object_get(json_object_get(piece, "Sequence"), "id"));
+        const char *id =
+            json_string_value(json_object_get(json_object_get(piece, "Sequence"), "id"));
         snprintf(place, sizeof place, "%s.single[%zu]", at, i);
         if (token)
             TRY(load_template_token(t, token, json_object_get(object, "special_tokens"), place,

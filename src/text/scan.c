@@ -1,4 +1,5 @@
-/* Splitting text into pieces: the families' regular expressions as hand-written scanners, and digits.
+/* Splitting text into pieces: the families' regular expressions as hand-written scanners, and
+ * digits.
  *
  * A scanner returns the length of the first match at s. All three patterns match at every position,
  * so there are no gaps, and none looks behind, so a piece needs only what follows it. */
@@ -9,7 +10,7 @@
 #define QWEN2_NUMBER  "\\p{N}"
 #define LLAMA3_NUMBER "\\p{N}{1,3}"
 #define MODERN(number)                                                                             \
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number                            \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" number                           \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const char text_pattern_qwen2[] = MODERN(QWEN2_NUMBER);
@@ -89,7 +90,8 @@ static size_t scan_modern(const struct scan *in, size_t numbers)
     if (class & CLASS_NUMBER)
         return run_end(in, 0, CLASS_NUMBER, CLASS_NUMBER, numbers);
     size_t letters = class & CLASS_LETTER ? 0 : len; // One character may stand before them.
-    size_t end = is_break(in->s[0]) ? 0 : run_end(in, letters, CLASS_LETTER, CLASS_LETTER, SIZE_MAX);
+    size_t end =
+        is_break(in->s[0]) ? 0 : run_end(in, letters, CLASS_LETTER, CLASS_LETTER, SIZE_MAX);
     if (end > letters)
         return end;
     size_t others = in->s[0] == ' ';

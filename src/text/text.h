@@ -1,27 +1,28 @@
 /* Tokenizers: bytes to token ids and back, exactly as Hugging Face `tokenizers` does it.
  *
- * What is read is tokenizer.json of the byte-level BPE families: Qwen2 to Qwen3, Llama-3, SmolLM2 and
- * GPT-2. The way from text to ids has six steps, each as the file says:
+ * What is read is tokenizer.json of the byte-level BPE families: Qwen2 to Qwen3, Llama-3, SmolLM2
+ * and GPT-2. The way from text to ids has six steps, each as the file says:
  *
  *   1  added tokens that match raw text are cut out, leftmost and longest first
  *   2  each stretch between them is normalised (NFC or nothing)
  *   3  added tokens that match normalised text are cut out
- *   4  each remaining stretch is split into pieces by hand-written scanners of the families' patterns
- *   5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE)
- *   6  the post-processor puts tokens such as <|begin_of_text|> around all of it
+ *   4  each remaining stretch is split into pieces by hand-written scanners of the families'
+ * patterns 5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE) 6  the
+ * post-processor puts tokens such as <|begin_of_text|> around all of it
  *
  * Equality with the reference comes before speed: the Unicode tables are probed from it (its parts
- * have different Unicode versions), a symbol that the vocabulary lacks is dropped without a word as it
- * does (SmolLM2 lacks 21 bytes: text_describe says so), and added tokens are numbered as it does.
- * Text that is not UTF-8 is first made so: each maximal invalid part becomes U+FFFD, so the ids are
- * those of Python's bytes.decode("utf-8", "replace").
+ * have different Unicode versions), a symbol that the vocabulary lacks is dropped without a word as
+ * it does (SmolLM2 lacks 21 bytes: text_describe says so), and added tokens are numbered as it
+ * does. Text that is not UTF-8 is first made so: each maximal invalid part becomes U+FFFD, so the
+ * ids are those of Python's bytes.decode("utf-8", "replace").
  *
  * What it refuses, naming the place in the file: any component, pattern or key other than those,
- * truncation and padding, byte_fallback, dropout, ids that stand twice, merges of tokens that are not
- * in the vocabulary. Nothing in the file is skipped that could change an id.
+ * truncation and padding, byte_fallback, dropout, ids that stand twice, merges of tokens that are
+ * not in the vocabulary. Nothing in the file is skipped that could change an id.
  *
- * Ownership: a struct text owns everything it hands out. text_encode uses scratch of the text's own,
- * so one thread at a time; everything that takes a const struct text may be called from anywhere.
+ * Ownership: a struct text owns everything it hands out. text_encode uses scratch of the text's
+ * own, so one thread at a time; everything that takes a const struct text may be called from
+ * anywhere.
  *
  *     struct text *t;
  *     struct text_ids ids = {0};
@@ -60,16 +61,16 @@ int text_parse(struct text **t, const char *json, size_t n, struct err *e);
 
 void text_close(struct text *t); // NULL is fine.
 
-/* Appends the ids of the n bytes at s (at most 2 GiB) to out. flags: enum text_flags. A template that
-   prints the first token itself is encoded without TEXT_WRAP, or that token doubles. */
+/* Appends the ids of the n bytes at s (at most 2 GiB) to out. flags: enum text_flags. A template
+   that prints the first token itself is encoded without TEXT_WRAP, or that token doubles. */
 void text_encode(struct text *t, const char *s, size_t n, unsigned flags, struct text_ids *out);
 
 void text_ids_push(struct text_ids *ids, int32_t id);
 void text_ids_release(struct text_ids *ids);
 
-/* Appends the bytes that the ids stand for: raw, perhaps not UTF-8; buf_utf8_lossy makes of them what
-   the reference's decode() returns. Ids without a token add nothing; special tokens add nothing when
-   skip_special. */
+/* Appends the bytes that the ids stand for: raw, perhaps not UTF-8; buf_utf8_lossy makes of them
+   what the reference's decode() returns. Ids without a token add nothing; special tokens add
+   nothing when skip_special. */
 void text_decode(const struct text *t, const int32_t *ids, size_t n, bool skip_special,
                  struct buf *out);
 
@@ -92,7 +93,8 @@ struct text_stream {
 void text_stream_put(struct text_stream *s, const char *bytes, size_t n, struct buf *out);
 void text_stream_end(struct text_stream *s, struct buf *out); // Nothing more will come.
 
-/* Appends a few lines on vocabulary, merges, pipeline and bytes without a token, for loco inspect. */
+/* Appends a few lines on vocabulary, merges, pipeline and bytes without a token, for loco inspect.
+ */
 void text_describe(const struct text *t, struct buf *out);
 
 /* Whether a model folder states a chat template (chat_template.jinja or tokenizer_config.json). */
@@ -106,5 +108,6 @@ enum text_bytes_id {
     TEXT_BYTES_SIZE = 259,
 };
 
-/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder; transformers opens it. */
+/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder; transformers opens
+ * it. */
 int text_write_bytes(const char *dir, struct err *e);

@@ -59,12 +59,12 @@ void text_alphabet_spell(const char *bytes, size_t n, struct buf *out);
 
 /* scan.c: length of the first piece of s (UTF-8, n > 0). */
 enum text_step_kind {
-    STEP_PREFIX,       // A space in front of what has none (add_prefix_space).
-    STEP_DIGITS,       // Each numeric code point alone.
-    STEP_DIGIT_RUNS,   // Runs of them alone.
-    STEP_GPT2,         // The pattern of GPT-2, which ByteLevel brings.
-    STEP_QWEN2,        // The pattern of Qwen2: numbers one by one.
-    STEP_LLAMA3,       // The pattern of Llama-3: numbers by up to three.
+    STEP_PREFIX,     // A space in front of what has none (add_prefix_space).
+    STEP_DIGITS,     // Each numeric code point alone.
+    STEP_DIGIT_RUNS, // Runs of them alone.
+    STEP_GPT2,       // The pattern of GPT-2, which ByteLevel brings.
+    STEP_QWEN2,      // The pattern of Qwen2: numbers one by one.
+    STEP_LLAMA3,     // The pattern of Llama-3: numbers by up to three.
 };
 extern const char text_pattern_gpt2[], text_pattern_qwen2[], text_pattern_llama3[];
 size_t text_scan(enum text_step_kind kind, const uint8_t *classes, const char *s, size_t n);
@@ -103,10 +103,10 @@ struct text_merge {
     int32_t rank, product;
 };
 struct text_bpe {
-    int32_t byte_id[256]; // -1: the vocabulary lacks the byte.
-    int32_t unk;          // What stands for a missing byte, or -1: nothing does.
-    bool fuse_unk;        // A run of missing bytes gives one unk.
-    bool ignore_merges;   // A piece that is a token needs no merging.
+    int32_t byte_id[256];    // -1: the vocabulary lacks the byte.
+    int32_t unk;             // What stands for a missing byte, or -1: nothing does.
+    bool fuse_unk;           // A run of missing bytes gives one unk.
+    bool ignore_merges;      // A piece that is a token needs no merging.
     const struct map *vocab; // Borrowed: content -> id.
     struct text_merge *slot; // (slots) Hash table.
     size_t slots, n_merges;
@@ -139,7 +139,7 @@ struct text {
     struct text_bpe bpe;
     enum text_step_kind step[TEXT_STEPS_MAX]; // (n_steps)
     int n_steps;
-    bool nfc, byte_level; // byte_level: pre_tokenizer ended in ByteLevel.
+    bool nfc, byte_level;           // byte_level: pre_tokenizer ended in ByteLevel.
     struct text_ids prefix, suffix; // Of the post-processor.
     uint8_t *classes;               // (TEXT_CODES)
     struct text_nfc work;           // Scratch of text_encode, and these.
