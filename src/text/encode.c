@@ -105,7 +105,8 @@ static void encode_stretch(const struct job *job, enum level level, const char *
         absorb_spaces(t, s, n, done, &m);
         if (done < m.lo)
             encode_stretch(job, level + 1, s + done, m.lo - done);
-        text_ids_push(job->out, a->id);
+        if (m.lo < m.hi) // Else an earlier match took it, as white space beside it.
+            text_ids_push(job->out, a->id);
         done = m.hi;
     }
     if (done < n)

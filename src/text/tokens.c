@@ -90,19 +90,24 @@ fail:
     return rc;
 }
 
-/* Sorts the added tokens into what is searched in raw and in normalised text. */
+/* Sorts the added tokens into what is searched in raw and in normalised text. The latter are decoded
+   to their normal form too. */
 static void build_sets(struct text *t)
 {
     struct buf normal = {0};
     for (size_t i = 0; i < t->n_added; i++) {
         const struct text_added *a = &t->added[i];
-        if (!a->normalized || !t->nfc) {
-            text_set_add(a->normalized ? &t->normalized : &t->raw, a->content, a->len, (int)i);
+        if (!a->normalized) {
+            text_set_add(&t->raw, a->content, a->len, (int)i);
             continue;
         }
         buf_clear(&normal);
-        text_nfc(&t->work, t->classes, a->content, a->len, &normal);
+        if (t->nfc)
+            text_nfc(&t->work, t->classes, a->content, a->len, &normal);
+        else
+            buf_put(&normal, a->content, a->len);
         text_set_add(&t->normalized, normal.data, normal.len, (int)i);
+        text_token_set(t, a->id, normal.data, normal.len);
     }
     buf_release(&normal);
     text_set_sort(&t->raw);

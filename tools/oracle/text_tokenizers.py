@@ -209,4 +209,5 @@ def main():
         write(out, from_ranks(kind, source))
 
 
-main()
+if __name__ == "__main__":
+    main()
