@@ -75,8 +75,8 @@ _Noreturn void err_assert_failed(const char *expr, const char *file, int line);
 /* Ends the process with a message: only for base/mem.c and cli/main.c. */
 _Noreturn void err_die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Rounds n up to a multiple of m. */

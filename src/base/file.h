@@ -26,11 +26,11 @@ int file_read(const char *path, size_t max, char **data, size_t *size, struct er
 
 /* A file being written: NAME.tmp until file_out_commit. CRC-32 (zlib's polynomial) is kept. */
 struct file_out {
-    int fd;          // Valid when open is set.
+    int fd; // Valid when open is set.
     bool open;
-    char *path;      // Owned: final name.
-    uint64_t size;   // bytes written so far
-    uint32_t crc;    // of those
+    char *path;         // Owned: final name.
+    uint64_t size;      // bytes written so far
+    uint32_t crc;       // of those
     unsigned char *buf; // Owned write buffer.
     size_t used;
 };
@@ -59,7 +59,7 @@ uint32_t file_crc32(uint32_t crc, const void *data, size_t n); // Start with 0.
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
 int file_size(const char *path, uint64_t *size, struct err *e);
-int file_mkdirs(const char *path, struct err *e); // Like mkdir -p.
+int file_mkdirs(const char *path, struct err *e);                 // Like mkdir -p.
 int file_rename(const char *from, const char *to, struct err *e); // Then fsyncs the parent.
 int file_sync_dir(const char *path, struct err *e);
 int file_copy(const char *from, const char *to, struct err *e); // Atomic; bytes as they are.
@@ -86,7 +86,7 @@ char *file_join(const char *dir, const char *name);
 const char *file_base(const char *path); // Pointer into path, after the last '/'.
 
 /* Planned faults for tests: at the n-th call of the named point the process kills itself (SIGKILL),
-   or the write fails with ENOSPC. file_fault_plan("save:3") arms; file_fault_point("save") is called
-   at named points of the program and costs one comparison when nothing is armed. */
+   or the write fails with ENOSPC. file_fault_plan("save:3") arms; file_fault_point("save") is
+   called at named points of the program and costs one comparison when nothing is armed. */
 int file_fault_plan(const char *spec, struct err *e);
 void file_fault_point(const char *point);

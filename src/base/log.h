@@ -1,12 +1,13 @@
 /* Messages for a person, on stderr: stdout belongs to the command's result.
  *
- * log_warn prints each distinct text once. Text from models or data goes through buf_terminal first.
+ * log_warn prints each distinct text once. Text from models or data goes through buf_terminal
+ * first.
  */
 #pragma once
 
 #include "base/err.h"
 
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // "warning: ..."
+void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  // "warning: ..."
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // "loco: error: ..."
-void log_quiet(int on); // Silences log_info.
+void log_quiet(int on);                                                     // Silences log_info.

@@ -1,10 +1,12 @@
 /* Threads: one pool per device, static partition, no stealing. Thread count changes speed, never
  * bits: whoever splits work does it by sizes only, and no reduction crosses a split.
  *
- * A pool of n has n worker threads. pool_run gives every worker the same function and returns when
- * all are done. pool_start returns at once, so that a host can drive several devices ahead;
- * pool_wait joins it. Workers spin briefly, then park. All of them flush denormals (pool_flush).
- * pthreads are used nowhere else.
+ * pool_run gives n threads the same function and returns when all are done: the caller takes share
+ * 0, n - 1 workers of the pool the others. pool_start returns at once, so that a host can drive
+ * several devices ahead; pool_wait joins it. Waiting threads spin briefly, then park; they park at
+ * once when the process has more pool threads than CPUs. Every share and every driver runs with
+ * denormals flushed, and with all signals blocked on the pool's own threads. pthreads are used
+ * nowhere else.
  */
 #pragma once
 
@@ -19,17 +21,18 @@ struct pool *pool_new(int n_threads); // Dies when threads cannot be made.
 void pool_free(struct pool *p);       // NULL is fine.
 int pool_threads(const struct pool *p);
 
-/* Runs fn on all workers; returns when all are done. A worker of p may not call it. */
+/* Runs all n shares of fn; returns when all are done. No share may call it for the same pool. */
 void pool_run(struct pool *p, pool_fn fn, void *ctx);
 
 /* Starts driver(ctx) on a thread of the pool's own that may itself call pool_run. One at a time. */
 void pool_start(struct pool *p, void (*driver)(void *ctx), void *ctx);
 void pool_wait(struct pool *p); // Returns at once when nothing was started.
 
-/* Waits until all workers of the current pool_run arrive. Every one of the nth must call it. */
+/* Waits until all shares of the current pool_run arrive. Every one of the nth must call it. */
 void pool_barrier(struct pool *p);
 
-/* Sets flush-to-zero and denormals-are-zero for the calling thread (MXCSR). */
+/* Sets flush-to-zero and denormals-are-zero for the calling thread (MXCSR; elsewhere nothing). The
+   main thread calls it at start; threads of pools have done so. */
 void pool_flush_denormals(void);
 
 /* Online CPUs this process may run on (affinity and cgroup quota). */

@@ -11,7 +11,7 @@
 
 enum rng_purpose {
     RNG_INIT = 1,     // fresh weights:    counter {element, 0, tensor, 0}
-    RNG_SHUFFLE = 2,  // prompt order:     counter {i, 0, 0, epoch}
+    RNG_SHUFFLE = 2,  // prompt order:     counter {half, round, 0, epoch}
     RNG_DATA = 3,     // generated tasks:  counter {draw, 0, row, split}
     RNG_ROLLOUT = 4,  // sampling:         counter {position, sample, index, epoch}
     RNG_REWARD = 5,   // random reward:    counter {0, sample, index, epoch}

@@ -54,6 +54,7 @@ int str_distance(const char *a, const char *b);
 bool str_starts(const char *s, const char *prefix);
 bool str_ends(const char *s, const char *suffix);
 
-/* Strict number parsing of a whole string: no blanks, no trailing bytes, C locale. True on success. */
+/* Strict number parsing of a whole string: no blanks, no trailing bytes, C locale. True on success.
+ */
 bool str_to_int(const char *s, int64_t *out);
 bool str_to_double(const char *s, double *out); // Accepts 1e-6; refuses nan, inf, hex.

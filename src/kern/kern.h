@@ -89,15 +89,15 @@ struct kv_row {
 /* Attention of consecutive positions of one sequence, for one KV head and its n_heads query heads.
    Row r is at position pos + r and sees keys 0 .. pos + r. Blocks come through a table. */
 struct attn {
-    const bf16 *q;           // (n, ldq): head h at columns [h*E, (h+1)*E), roped
+    const bf16 *q; // (n, ldq): head h at columns [h*E, (h+1)*E), roped
     size_t ldq;
-    int n, n_heads, E;       // rows, query heads of this KV head, head width
-    int pos;                 // absolute position of row 0
-    const void *const *kv;   // (pos + n + 31) / 32 key blocks of this KV head
-    float scale;             // 1 / sqrt(E), applied to the score in float
-    bf16 *out;               // (n, ldo), same columns as q
+    int n, n_heads, E;     // rows, query heads of this KV head, head width
+    int pos;               // absolute position of row 0
+    const void *const *kv; // (pos + n + 31) / 32 key blocks of this KV head
+    float scale;           // 1 / sqrt(E), applied to the score in float
+    bf16 *out;             // (n, ldo), same columns as q
     size_t ldo;
-    float *max, *inv_sum;    // (n, n_heads), row-major with ld n_heads; NULL when not wanted
+    float *max, *inv_sum; // (n, n_heads), row-major with ld n_heads; NULL when not wanted
     void *scratch;
 };
 
@@ -114,9 +114,9 @@ struct attn_grad {
     const float *max, *inv_sum; // (n, n_heads) from the forward
     float *dq;                  // (n, ld_dq), columns as q; overwritten
     size_t ld_dq;
-    float *dk_lo, *dv_lo;       // (split, ld_lo): continued, row = position
+    float *dk_lo, *dv_lo; // (split, ld_lo): continued, row = position
     size_t ld_lo;
-    float *dk_hi, *dv_hi;       // (n, ld_hi): continued from the caller's zeros, row = position - split
+    float *dk_hi, *dv_hi; // (n, ld_hi): continued from the caller's zeros, row = position - split
     size_t ld_hi;
     void *scratch;
 };
@@ -142,8 +142,9 @@ struct adamw {
     /* Packs panels [p0, p1) of B[k, n] = w[k, n]: w (k, ldw) row-major, reduction down rows. */   \
     X(void, pack_kn, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))      \
     /* Packs x (rows, ldx) for wgrad: panels [p0, p1), depth as struct wgrad says. */              \
-    X(void, pack_segments, (void *packed, const bf16 *x, size_t ldx, int n_in,                     \
-                            const struct segment *s, int n_segments, int p0, int p1))              \
+    X(void, pack_segments,                                                                         \
+      (void *packed, const bf16 *x, size_t ldx, int n_in, const struct segment *s, int n_segments, \
+       int p0, int p1))                                                                            \
     X(void, gemm, (const struct gemm *g))                                                          \
     X(void, wgrad, (const struct wgrad *g))                                                        \
     /* Stores key slot t (0..31) of a block. */                                                    \
@@ -151,21 +152,22 @@ struct adamw {
     X(void, attn, (const struct attn *a))                                                          \
     X(void, attn_grad, (const struct attn_grad *a))                                                \
     /* y = bf16((x * rstd) * w), rstd = 1 / sqrt(sum x^2 / D + eps) returned. */                   \
-    X(float, rmsnorm, (bf16 *y, const float *x, const float *w, int D, float eps))                 \
+    X(float, rmsnorm, (bf16 * y, const float *x, const float *w, int D, float eps))                \
     /* The same, float out; y may alias x. For QK norm. */                                         \
     X(float, rmsnorm_f, (float *y, const float *x, const float *w, int D, float eps))              \
     /* dx (+)= backward of rmsnorm; dw_row[i] += dy[i] * (x[i] * rstd). With add, dx += else =. */ \
-    X(void, rmsnorm_grad, (float *dx, bool add, float *dw_row, const float *dy, const float *x,    \
-                           const float *w, float rstd, int D))                                     \
+    X(void, rmsnorm_grad,                                                                          \
+      (float *dx, bool add, float *dw_row, const float *dy, const float *x, const float *w,        \
+       float rstd, int D))                                                                         \
     /* Rotates pairs (i, i + E/2): cs (E/2) cosines then (E/2) sines of this position. In place.   \
        inverse rotates by the negative angle (the backward). */                                    \
     X(void, rope, (float *x, const float *cs, int E, bool inverse))                                \
     /* h = bf16(silu(gate) * up), silu(g) = g / (1 + exp(-g)). */                                  \
-    X(void, swiglu, (bf16 *h, const float *gate, const float *up, int n))                          \
+    X(void, swiglu, (bf16 * h, const float *gate, const float *up, int n))                         \
     /* dgate, dup in bf16 from dh. */                                                              \
-    X(void, swiglu_grad, (bf16 *dgate, bf16 *dup, const float *dh, const float *gate,              \
-                          const float *up, int n))                                                 \
-    X(void, to_bf16, (bf16 *y, const float *x, size_t n))                                          \
+    X(void, swiglu_grad,                                                                           \
+      (bf16 * dgate, bf16 * dup, const float *dh, const float *gate, const float *up, int n))      \
+    X(void, to_bf16, (bf16 * y, const float *x, size_t n))                                         \
     X(void, from_bf16, (float *y, const bf16 *x, size_t n))                                        \
     X(void, add, (float *y, const float *x, size_t n)) /* y += x */                                \
     /* y = x0 + x1, element by element (a node of the reduction tree). y may alias x0. */          \
@@ -177,11 +179,12 @@ struct adamw {
     /* True when all are finite; else *at is the first that is not. */                             \
     X(bool, finite, (const float *x, size_t n, size_t *at))                                        \
     /* Statistics of a chunk: logits (n), target column or -1. */                                  \
-    X(struct chunk_stat, chunk_stats, (const float *logits, int n, float inv_temperature,          \
-                                       int target))                                                \
+    X(struct chunk_stat, chunk_stats,                                                              \
+      (const float *logits, int n, float inv_temperature, int target))                             \
     /* dlogits = bf16(coef * (onehot - exp(z - lse))): coef already holds inv_temperature. */      \
-    X(void, chunk_grad, (bf16 *dlogits, const float *logits, int n, float inv_temperature,         \
-                         float lse, int target, float coef))                                       \
+    X(void, chunk_grad,                                                                            \
+      (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,   \
+       float coef))                                                                                \
     /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order:    \
        runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
     X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))    \
@@ -189,12 +192,13 @@ struct adamw {
     X(int, argmax, (const float *x, int n))                                                        \
     /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then         \
        w = bf16(master). decay applies where wd is true. */                                        \
-    X(void, adamw, (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,       \
-                    const struct adamw *h, bool wd))
+    X(void, adamw,                                                                                 \
+      (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,                    \
+       const struct adamw *h, bool wd))
 
 struct kern {
-    const char *name; // "portable", "avx2"
-    int panel;        // columns per packed panel: 16 or 32
+    const char *name;                          // "portable", "avx2"
+    int panel;                                 // columns per packed panel: 16 or 32
     size_t (*scratch_bytes)(int k_max, int E); // per thread, for any call with depth <= k_max
     size_t (*kv_bytes)(int E);                 // one key block of one KV head
 #define X(ret, op, args) ret(*op) args;

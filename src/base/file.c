@@ -1,0 +1,279 @@
+/* Reading and mapping files, folders, and locks. Writing stands in file_out.c. */
+#include "base/file.h"
+#include "base/file_int.h"
+#include "base/mem.h"
+#include "base/str.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READ_STEP ((size_t)64 << 10)
+
+int file_fail(struct err *e, const char *path, const char *verb)
+{
+    return err_set(e, ERR_IO, "%s: cannot %s: %s", path, verb, strerror(errno));
+}
+
+/* Opens a plain file or device for reading and stats it. */
+static int open_read(const char *path, int *fd, struct stat *st, struct err *e)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0)
+        return file_fail(e, path, "open");
+    int rc = 0;
+    if (fstat(*fd, st) < 0)
+        rc = file_fail(e, path, "stat");
+    else if (S_ISDIR(st->st_mode))
+        rc = err_set(e, ERR_IO, "%s: is a folder, expected a file", path);
+    if (rc < 0)
+        close(*fd);
+    return rc;
+}
+
+int file_map(struct file_map *m, const char *path, struct err *e)
+{
+    *m = (struct file_map){0};
+    int fd, rc = 0;
+    struct stat st;
+    TRY(open_read(path, &fd, &st, e));
+    if (st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED)
+            rc = file_fail(e, path, "map");
+        else
+            *m = (struct file_map){p, (size_t)st.st_size};
+    }
+    close(fd);
+fail:
+    return rc;
+}
+
+void file_unmap(struct file_map *m)
+{
+    if (m->data)
+        munmap((void *)m->data, m->size);
+    *m = (struct file_map){0};
+}
+
+/* Reads fd to its end into b, which may hold at most `max` bytes. Files of /proc have no size. */
+static int read_all(int fd, const char *path, size_t max, struct buf *b, struct err *e)
+{
+    char *step = mem_alloc(READ_STEP);
+    int rc = 0;
+    for (;;) {
+        ssize_t n = read(fd, step, READ_STEP);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            TRY(file_fail(e, path, "read"));
+        if (n == 0)
+            break;
+        if ((size_t)n > max - b->len)
+            TRY(err_set(e, ERR_FORMAT, "%s: larger than the %zu bytes allowed here", path, max));
+        buf_put(b, step, (size_t)n);
+    }
+fail:
+    mem_free(step);
+    return rc;
+}
+
+int file_read(const char *path, size_t max, char **data, size_t *size, struct err *e)
+{
+    int fd, rc = 0;
+    struct stat st;
+    struct buf b = {.max = SIZE_MAX / 2};
+    *data = NULL;
+    *size = 0;
+    TRY(open_read(path, &fd, &st, e));
+    rc = read_all(fd, path, max, &b, e);
+    close(fd);
+    TRY(rc);
+    buf_put(&b, "", 0); // An empty file has its NUL too.
+    *data = b.data;
+    *size = b.len;
+    return 0;
+fail:
+    buf_release(&b);
+    return rc;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool file_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int file_size(const char *path, uint64_t *size, struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return file_fail(e, path, "stat");
+    *size = (uint64_t)st.st_size;
+    return 0;
+}
+
+int file_mkdirs(const char *path, struct err *e)
+{
+    char *part = mem_strdup(path);
+    int rc = 0;
+    for (char *s = part; *s;) {
+        s += strspn(s, "/");
+        s += strcspn(s, "/");
+        char end = *s;
+        *s = '\0';
+        if (mkdir(part, 0777) < 0 && !(errno == EEXIST && file_is_dir(part)))
+            TRY(file_fail(e, part, "make this folder"));
+        *s = end;
+    }
+fail:
+    mem_free(part);
+    return rc;
+}
+
+int file_sync_dir(const char *path, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail(e, path, "open");
+    int rc = 0;
+    if (fsync(fd) < 0 && errno != EINVAL) // EINVAL: this file system does not sync folders.
+        rc = file_fail(e, path, "flush to disk");
+    close(fd);
+    return rc;
+}
+
+int file_rename(const char *from, const char *to, struct err *e)
+{
+    if (rename(from, to) < 0)
+        return err_set(e, ERR_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+    size_t dir_len = (size_t)(file_base(to) - to);
+    char *dir = dir_len > 0 ? mem_strndup(to, dir_len) : mem_strdup(".");
+    int rc = file_sync_dir(dir, e);
+    mem_free(dir);
+    return rc;
+}
+
+int file_remove(const char *path, struct err *e)
+{
+    return unlink(path) < 0 ? file_fail(e, path, "remove") : 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int file_list(const char *path, char ***names, size_t *n, struct err *e)
+{
+    *names = NULL;
+    *n = 0;
+    DIR *dir = opendir(path);
+    if (!dir)
+        return file_fail(e, path, "list this folder");
+    size_t cap = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        mem_grow(names, &cap, *n + 1, sizeof **names);
+        (*names)[(*n)++] = mem_strdup(entry->d_name);
+    }
+    closedir(dir);
+    if (*n > 1)
+        qsort(*names, *n, sizeof **names, compare_names);
+    return 0;
+}
+
+/* Removes the listed names from the folder, after a look at each: plain files only. */
+static int remove_names(int dir, const char *path, char **names, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct stat st;
+        if (fstatat(dir, names[i], &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return file_fail(e, path, "stat what is in this folder");
+        if (!S_ISREG(st.st_mode))
+            return err_set(e, ERR_IO, "%s: not removed: %s in it is not a plain file", path,
+                           names[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (unlinkat(dir, names[i], 0) < 0)
+            return file_fail(e, path, "remove what is in this folder");
+    return 0;
+}
+
+int file_remove_dir(const char *path, struct err *e)
+{
+    char **names = NULL;
+    size_t n = 0;
+    int rc = 0, dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0)
+        TRY(file_fail(e, path, "open this folder"));
+    TRY(file_list(path, &names, &n, e));
+    TRY(remove_names(dir, path, names, n, e));
+    if (rmdir(path) < 0)
+        rc = file_fail(e, path, "remove this folder");
+fail:
+    for (size_t i = 0; i < n; i++)
+        mem_free(names[i]);
+    mem_free(names);
+    if (dir >= 0)
+        close(dir);
+    return rc;
+}
+
+int file_lock(struct file_lock *l, const char *path, struct err *e)
+{
+    *l = (struct file_lock){0};
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return file_fail(e, path, "open");
+    char pid[24] = "";
+    int rc = 0;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            TRY(file_fail(e, path, "lock"));
+        ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
+        pid[MAX(n, 0)] = '\0';
+        TRY(err_set(e, ERR_STATE, "%s: in use by process %s; wait for it to end or stop it", path,
+                    pid[0] ? pid : "(unknown)"));
+    }
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    if (ftruncate(fd, 0) < 0 || file_write_all(fd, pid, strlen(pid)) < 0)
+        TRY(file_fail(e, path, "write"));
+    *l = (struct file_lock){fd, true};
+    return 0;
+fail:
+    close(fd);
+    return rc;
+}
+
+void file_unlock(struct file_lock *l)
+{
+    if (l->held)
+        close(l->fd);
+    *l = (struct file_lock){0};
+}
+
+char *file_join(const char *dir, const char *name)
+{
+    struct buf b = {0};
+    buf_printf(&b, "%s/%s", dir, name);
+    return b.data;
+}
+
+const char *file_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}

@@ -1,0 +1,158 @@
+/* vec.h in plain C: an array and loops. fmaf is exact with or without the CPU's instruction. */
+#pragma once
+
+typedef struct vf32 {
+    float f[16];
+} vf32;
+
+#define VP     static inline __attribute__((unused))
+#define V_EACH for (int i = 0; i < 16; i++)
+
+VP vf32 v_load_n(const float *p, int n)
+{
+    vf32 r;
+    V_EACH r.f[i] = i < n ? p[i] : 0;
+    return r;
+}
+
+VP vf32 v_load(const float *p)
+{
+    return v_load_n(p, 16);
+}
+
+VP void v_store_n(float *p, vf32 a, int n)
+{
+    for (int i = 0; i < n && i < 16; i++)
+        p[i] = a.f[i];
+}
+
+VP void v_store(float *p, vf32 a)
+{
+    v_store_n(p, a, 16);
+}
+
+VP vf32 v_load_bf16_n(const bf16 *p, int n)
+{
+    vf32 r;
+    V_EACH r.f[i] = i < n ? bf16_to(p[i]) : 0;
+    return r;
+}
+
+VP vf32 v_load_bf16(const bf16 *p)
+{
+    return v_load_bf16_n(p, 16);
+}
+
+VP void v_store_bf16_n(bf16 *p, vf32 a, int n)
+{
+    for (int i = 0; i < n && i < 16; i++)
+        p[i] = bf16_from(a.f[i]);
+}
+
+VP void v_store_bf16(bf16 *p, vf32 a)
+{
+    v_store_bf16_n(p, a, 16);
+}
+
+VP vf32 v_set(float x)
+{
+    vf32 r;
+    V_EACH r.f[i] = x;
+    return r;
+}
+
+VP vf32 v_zero(void)
+{
+    return v_set(0);
+}
+
+#define VP_BINARY(name, expr)                                                                      \
+    VP vf32 name(vf32 a, vf32 b)                                                                   \
+    {                                                                                              \
+        vf32 r;                                                                                    \
+        V_EACH r.f[i] = (expr);                                                                    \
+        return r;                                                                                  \
+    }
+VP_BINARY(v_add, a.f[i] + b.f[i])
+VP_BINARY(v_sub, a.f[i] - b.f[i])
+VP_BINARY(v_mul, a.f[i] * b.f[i])
+VP_BINARY(v_div, a.f[i] / b.f[i])
+VP_BINARY(v_max, a.f[i] > b.f[i] ? a.f[i] : b.f[i])
+VP_BINARY(v_min, a.f[i] < b.f[i] ? a.f[i] : b.f[i])
+
+VP vf32 v_fma(vf32 a, vf32 b, vf32 c)
+{
+    vf32 r;
+    V_EACH r.f[i] = __builtin_fmaf(a.f[i], b.f[i], c.f[i]);
+    return r;
+}
+
+VP vf32 v_fnma(vf32 a, vf32 b, vf32 c)
+{
+    vf32 r;
+    V_EACH r.f[i] = __builtin_fmaf(-a.f[i], b.f[i], c.f[i]);
+    return r;
+}
+
+VP vf32 v_sqrt(vf32 a)
+{
+    vf32 r;
+    V_EACH r.f[i] = __builtin_sqrtf(a.f[i]);
+    return r;
+}
+
+VP vf32 v_rint(vf32 a)
+{
+    vf32 r;
+    V_EACH r.f[i] = __builtin_rintf(a.f[i]);
+    return r;
+}
+
+VP vf32 v_below(int n, vf32 a, vf32 b)
+{
+    vf32 r;
+    V_EACH r.f[i] = i < n ? a.f[i] : b.f[i];
+    return r;
+}
+
+/* p 2^n through the exponent field; any p where n is no integer of a float's range. */
+VP vf32 v_scale(vf32 p, vf32 n)
+{
+    vf32 r;
+    V_EACH
+    {
+        uint32_t u;
+        __builtin_memcpy(&u, &p.f[i], 4);
+        if (n.f[i] >= -128 && n.f[i] <= 128)
+            u += (uint32_t)(int32_t)n.f[i] << 23;
+        __builtin_memcpy(&r.f[i], &u, 4);
+    }
+    return r;
+}
+
+/* The ends of exp: y inside, +inf above top, 0 below -87. */
+VP vf32 v_exp_ends(vf32 x, vf32 y, vf32 top)
+{
+    V_EACH
+    {
+        y.f[i] = x.f[i] > top.f[i] ? __builtin_inff() : y.f[i];
+        y.f[i] = x.f[i] < -87.0f ? 0.0f : y.f[i];
+    }
+    return y;
+}
+
+VP float v_sum(vf32 a)
+{
+    for (int w = 8; w; w /= 2)
+        for (int i = 0; i < w; i++)
+            a.f[i] = a.f[i] + a.f[i + w];
+    return a.f[0];
+}
+
+VP float v_top(vf32 a)
+{
+    for (int w = 8; w; w /= 2)
+        for (int i = 0; i < w; i++)
+            a.f[i] = a.f[i] > a.f[i + w] ? a.f[i] : a.f[i + w];
+    return a.f[0];
+}
