@@ -89,7 +89,7 @@ static void parse_conf(struct grpo_conf *c, const char *key, const char *value)
 
 static void parse_sample(struct golden *g, const char *key, const char *value)
 {
-    double pair[2];
+    double pair[2] = {0};
     if (strcmp(key, "sample") == 0) {
         assert_true(g->n < SAMPLES_MAX && parse_doubles(value, pair, 2) == 2);
         g->sample[g->n].n_tokens = (size_t)pair[0];
@@ -140,7 +140,7 @@ static int each_golden(void (*check)(struct golden *g))
         if (*value)
             *value++ = 0;
         if (strcmp(line, "shape") == 0) {
-            double shape[3];
+            double shape[3] = {0};
             assert_int_equal(parse_doubles(value, shape, 3), 3);
             group_samples = (size_t)shape[1];
             g->conf.max_completion_length = (uint32_t)shape[2];
