@@ -1,17 +1,12 @@
 /* GRPO's arithmetic: TRL's own numbers (tests/golden/grpo.txt), finite differences, and properties. */
+#include "check.h"
+
 #include "grpo/grpo.h"
 
 #include "base/exact.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { SAMPLES_MAX = 16, TOKENS_MAX = 16, METRICS_MAX = 64 };
 
@@ -329,8 +324,7 @@ static void equal_totals_give_exact_zeros(void **state)
 static void permuting_a_group_permutes_its_advantages(void **state)
 {
     (void)state;
-    const uint64_t seed = 11;
-    print_message("seed %d\n", (int)seed);
+    const uint64_t seed = check_seed();
     for (uint32_t round = 0; round < 200; round++) {
         double totals[9], moved[9];
         float advantages[9], moved_advantages[9];
@@ -465,8 +459,7 @@ static void groups_without_spread_are_split_into_right_and_wrong(void **state)
 static void exact_sums_do_not_depend_on_order(void **state)
 {
     (void)state;
-    const uint64_t seed = 5;
-    print_message("seed %d\n", (int)seed);
+    const uint64_t seed = check_seed();
     struct grpo_sum forward = {0}, backward = {0};
     double x[500];
     for (uint32_t i = 0; i < 500; i++) {

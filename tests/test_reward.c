@@ -1,18 +1,13 @@
 /* Rewards: our table of pairs, the 68 pairs of other graders' failures, extraction order, the coin,
  * the queue, and hostile text. */
+#include "check.h"
+
 #include "reward/reward.h"
 
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "base/rng.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <cmocka.h>
 
 enum { COLUMNS_MAX = 8 };
 
@@ -393,8 +388,7 @@ static void hostile_text_is_judged_and_its_mirror_is_never_worth_more(void **sta
                                         "23", "456", ",", ".", " ", "-", "/", "%", "^", "_", "\\",
                                         "$", "=", "x", "\\text{", "\\sqrt", "\u00bd", "\xff", "e9",
                                         "0", "\\times10^", "</think>", "km", "\n", "or"};
-    const uint64_t seed = 2;
-    print_message("seed %d\n", (int)seed);
+    const uint64_t seed = check_seed();
     struct buf text = {0};
     for (uint32_t round = 0; round < 20000; round++) {
         buf_clear(&text);

@@ -38,6 +38,7 @@
 enum {
     KV_BLOCK = 32,       // Keys per attention block; also the K step of a matrix product.
     VOCAB_CHUNK = 1024,  // Columns of the LM head that are ever materialised at once.
+    KERN_GUARD = 64,     // Bytes after the last panel of a packed B that a level may read.
     SUMSQ_BLOCK = 65536, // Elements per partial sum of a gradient norm.
 };
 
@@ -206,10 +207,14 @@ struct kern {
 #undef X
 };
 
+extern const struct kern kern_portable; // The oracle.
+extern const struct kern kern_avx2;     // Only on x86-64; see kern_usable.
+
 /* The levels in this binary from portable up, ended by NULL; the CPU may not have all. */
 const struct kern *const *kern_levels(void);
 bool kern_usable(const struct kern *k); // cpuid, xgetbv, the kernel's permission
 const struct kern *kern_best(void);
+const struct kern *kern_find(const char *name); // NULL for an unknown name
 /* The level that LOCO_KERN names, else the best. ERR_USAGE for an unknown or unusable name. */
 const struct kern *kern_choose(struct err *e);
 
