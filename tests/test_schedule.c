@@ -1,7 +1,7 @@
 /* Learning-rate schedules: transformers' own factors (tests/golden/schedule.txt), and refusals. */
 #include "check.h"
 
-#include "train/schedule.h"
+#include "train/train.h"
 
 #include "base/file.h"
 #include "base/mem.h"

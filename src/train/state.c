@@ -100,7 +100,7 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
                       struct err *e)
 {
     int rc = 0;
-    size_t lo, hi, count;
+    size_t lo = 0, hi = 0, count = 0;
     struct tensor_set *set = NULL;
     TRY(tensor_open(&set, path, e));
     TRY(read_offset(set, "lo", &lo, e));
