@@ -25,7 +25,7 @@
 #include "text/text.h"
 #include "train/train.h"
 
-enum { COORD_DEVICES_MAX = 64 };
+enum { COORD_DEVICES_MAX = 64, COORD_SAMPLES_MAX = 1024 };
 
 /* What a command needs of its devices. */
 struct coord_needs {
