@@ -115,7 +115,7 @@ static int refuse_value(const struct conf_knob *k, const char *text, bool quoted
 {
     struct buf expected = {0}, got = {0};
     conf_expected(k, &expected);
-    buf_terminal(&got, text, strnlen(text, 60), false);
+    conf_show(text, &got);
     int rc = conf_refuse(at, e, "%s: expected %s, got %s'%s'", k->name, buf_str(&expected),
                          quoted ? "the text " : "", buf_str(&got));
     buf_release(&expected);
