@@ -26,6 +26,7 @@ static void defaults_are_those_of_trl(void **state)
     assert_int_equal(c.loss_type, CONF_LOSS_DAPO);
     assert_int_equal(c.scale_rewards, CONF_SCALE_GROUP);
     assert_int_equal(c.lr_scheduler_type, CONF_LR_LINEAR);
+    assert_string_equal(conf_choice_text(&c, "lr_scheduler_type"), "linear");
     assert_true(c.beta == 0.0 && c.use_bias_correction_kl && c.shuffle_dataset);
     assert_int_equal(c.seed, 42);
     assert_null(c.eval_data);

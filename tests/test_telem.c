@@ -1,5 +1,5 @@
 /* Telemetry: phases add up, records keep their order and bits, files are cut where a checkpoint was
- * made, and what a person sees.
+ * made, and what a person sees. Curves are in test_curve.c.
  */
 #include "check.h"
 
@@ -429,89 +429,6 @@ static void durations_read_well(void **state)
     }
 }
 
-static void a_curve_is_read_back_from_the_file(void **state)
-{
-    (void)state;
-    const char *dir = check_folder();
-    char *path = file_join(dir, "metrics.jsonl"), want[512];
-    struct telem_series s = {0};
-    struct err e = {0};
-    append_text(dir, "metrics.jsonl",
-                "{\"step\": 1, \"reward\": 0.25}\n{\"step\": 2}\n{\"step\": 3, \"reward\": null}\n"
-                "{\"step\": 4, \"reward\": 1}\n{\"step\": 5, \"rew");
-    check_ok(telem_series_read(&s, path, "reward", &e), e);
-    assert_int_equal(s.n, 2);
-    assert_true(s.x[0] == 1 && s.y[0] == 0.25 && s.x[1] == 4 && s.y[1] == 1);
-    telem_series_release(&s);
-    append_text(dir, "metrics.jsonl", "\n");
-    assert_int_equal(telem_series_read(&s, path, "reward", &e), ERR_FORMAT);
-    snprintf(want, sizeof want, "%s:5: not JSON: ", path);
-    assert_true(str_starts(e.text, want));
-    e = (struct err){0};
-    append_text(dir, "perf.jsonl", "{\"step\": 1}\n{\"step\": 1}\n");
-    mem_free(path);
-    path = file_join(dir, "perf.jsonl");
-    assert_int_equal(telem_series_read(&s, path, "reward", &e), ERR_FORMAT);
-    snprintf(want, sizeof want, "%s:2: expected a step above that of the line before", path);
-    check_error(e, ERR_FORMAT, want);
-    mem_free(path);
-    check_folder_remove(dir);
-}
-
-static void check_plot(const struct telem_plot *plot, double *x, double *y, size_t n,
-                       const char *want)
-{
-    struct buf b = {0};
-    struct telem_series s = {.x = x, .y = y, .n = n};
-    telem_plot(&b, plot, &s);
-    assert_string_equal(buf_str(&b), want);
-    buf_release(&b);
-}
-
-static void a_plot_shows_the_curve(void **state)
-{
-    (void)state;
-    double x[] = {1, 2, 3, 4, 5, 6, 7, 8}, rise[] = {0, 0, .25, .25, .5, .75, .75, 1};
-    struct telem_plot plot = {.title = "reward", .width = 8, .height = 5, .ascii = true};
-    check_plot(&plot, x, rise, 8,
-               "           reward\n"
-               "        1 |       *\n"
-               "          |     **\n"
-               "      0.5 |    *\n"
-               "          |  **\n"
-               "        0 |**\n"
-               "          +--------\n"
-               "           1      8\n");
-    plot = (struct telem_plot){.title = "reward", .width = 4, .height = 2, .lo = 0, .hi = 1};
-    check_plot(&plot, x, rise, 8,
-               "           reward\n"
-               "        1 ┤  ⢠⠜\n"
-               "        0 ┤⣀⠖⠁\n"
-               "          └────\n"
-               "           1  8\n");
-}
-
-static void plots_of_odd_data_stand(void **state)
-{
-    (void)state;
-    double x[] = {1, 2, 9}, flat[] = {.5, .5, .5}, holes[] = {0, NAN, 1}, wide[] = {-3, 7, 2};
-    struct telem_plot plot = {.title = "t", .width = 5, .height = 3, .ascii = true};
-    check_plot(&plot, x, flat, 0,
-               "           t\n      0.5 |\n        0 |\n     -0.5 |\n          +-----\n"
-               "           0   0\n");
-    check_plot(&plot, x, flat, 1,
-               "           t\n        1 |\n      0.5 |*\n        0 |\n          +-----\n"
-               "           1   1\n");
-    check_plot(&plot, x, holes, 3,
-               "           t\n        1 |    *\n      0.5 |  **\n        0 |**\n          +-----\n"
-               "           1   9\n");
-    plot.lo = 0;
-    plot.hi = 1;
-    check_plot(&plot, x, wide, 3,
-               "           t\n        1 | ****\n      0.5 |*\n        0 |*\n          +-----\n"
-               "           1   9\n");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,9 +444,6 @@ int main(void)
         cmocka_unit_test(a_live_line_is_rewritten_and_taken_away),
         cmocka_unit_test(logging_steps_thins_the_lines),
         cmocka_unit_test(durations_read_well),
-        cmocka_unit_test(a_curve_is_read_back_from_the_file),
-        cmocka_unit_test(a_plot_shows_the_curve),
-        cmocka_unit_test(plots_of_odd_data_stand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,11 +49,17 @@ static int read_bare(enum conf_command command, const char *text, const struct c
                      struct err *e)
 {
     const char *name = conf_command_rows[command].positional;
-    if (text[0] == '-' || !name[0])
-        return conf_refuse(
-            here, e, "unexpected argument '%.60s'; options are --name value or name=value", text);
-    *k = conf_knob_of(name);
-    return 0;
+    if (text[0] != '-' && name[0]) {
+        *k = conf_knob_of(name);
+        return 0;
+    }
+    struct buf shown = {0};
+    conf_show(text, &shown);
+    int rc =
+        conf_refuse(here, e, "unexpected argument '%s'; options are --name value or name=value",
+                    buf_str(&shown));
+    buf_release(&shown);
+    return rc;
 }
 
 /* Reads the option at argv[*i] and steps over it. */

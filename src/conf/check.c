@@ -78,10 +78,14 @@ static int check_rewards(struct conf *c, struct err *e)
 static int check_template(const struct conf *c, struct err *e)
 {
     const char *mark = strstr(c->prompt_template, "{prompt}");
-    if (!mark || strstr(mark + 1, "{prompt}"))
-        return err_set(e, ERR_USAGE, "prompt_template: expected {prompt} in it once, got '%.60s'",
-                       c->prompt_template);
-    return 0;
+    if (mark && !strstr(mark + 1, "{prompt}"))
+        return 0;
+    struct buf shown = {0};
+    conf_show(c->prompt_template, &shown);
+    int rc = err_set(e, ERR_USAGE, "prompt_template: expected {prompt} in it once, got '%s'",
+                     buf_str(&shown));
+    buf_release(&shown);
+    return rc;
 }
 
 /* Leaves are at least one group each, and fold by a binary tree. */

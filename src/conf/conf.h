@@ -94,6 +94,10 @@ int conf_read_text(struct conf *c, enum conf_command command, const char *name, 
 
 void conf_release(struct conf *c); // Idempotent.
 
+/* The text of a CHOICE knob's value, for modules that find their own enum by name:
+   conf_choice_text(&c, "loss_type") is "dapo". */
+const char *conf_choice_text(const struct conf *c, const char *knob);
+
 /* Appends the command's help: its options by section with default, type, range and meaning. */
 void conf_help(enum conf_command command, struct buf *out);
 

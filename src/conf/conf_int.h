@@ -47,6 +47,9 @@ struct conf_place {
 int conf_refuse(struct conf_place at, struct err *e, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Appends a user's text for a message: harmless on a terminal, cut after 60 bytes. */
+void conf_show(const char *text, struct buf *out);
+
 bool conf_takes(enum conf_command command, const struct conf_knob *k);
 const char *conf_standard(enum conf_command command, const struct conf_knob *k);
 

@@ -121,11 +121,11 @@
     K(TEXT, answer_field, "auto", "auto", 0, 0, TRAIN | EVAL | SCORE, SAME,                        \
       "column of the right answer; auto: answer, solution or ground_truth")                        \
     K(TEXT, completion_field, "auto", "auto", 0, 0, SFT | SCORE, SAME,                             \
-      "column of the completion; auto: completion")                                                \
+      "column of the completion; auto: completion, answer or solution")                            \
     K(CHOICE, gold_rule, "auto", NULL, 0, 0, TRAIN | EVAL | SCORE, SAME,                           \
-      "where the answer stands in its column: after the last ####, in the last box, or all of "    \
-      "it; "                                                                                       \
-      "auto: the first of these that is there")                                                    \
+      "where the answer stands in its column: after the last #### (hashes), in the last box "      \
+      "(boxed), "                                                                                  \
+      "all of it (field); auto: of the first two the one that stands later, or else all")          \
     K(TEXT, prompt_template, "{prompt}", NULL, 0, 0, LEARN | GENERATE | EVAL, SAME,                \
       "text around {prompt}; special tokens in it are read as such")                               \
     K(INT, max_prompt_length, "512", NULL, 1, MANY, LEARN | EVAL, SAME,                            \

@@ -160,13 +160,6 @@ static bool length_is_free(const struct conf *c)
            (c->lr_scheduler_type == CONF_LR_CONSTANT_WITH_WARMUP && !(c->warmup_ratio > 0));
 }
 
-static void put_shown(const char *text, struct buf *out)
-{
-    size_t n = strnlen(text, 60);
-    buf_terminal(out, text, n, false);
-    buf_puts(out, text[n] ? "..." : "");
-}
-
 int conf_resume_check(const struct conf *saved, const struct conf *now, struct err *e)
 {
     ASSERT(saved->command == now->command);
@@ -184,9 +177,9 @@ int conf_resume_check(const struct conf *saved, const struct conf *now, struct e
         if (strcmp(buf_str(&was), buf_str(&is)) == 0 || ++n > 3)
             continue;
         buf_printf(&list, "%s%s was ", n > 1 ? "; " : "", k->name);
-        put_shown(buf_str(&was), &list);
+        conf_show(buf_str(&was), &list);
         buf_puts(&list, ", is ");
-        put_shown(buf_str(&is), &list);
+        conf_show(buf_str(&is), &list);
     }
     if (n > 3)
         buf_printf(&list, "; and %d more", n - 3);

@@ -87,6 +87,13 @@ int conf_refuse(struct conf_place at, struct err *e, const char *fmt, ...)
     return rc;
 }
 
+void conf_show(const char *text, struct buf *out)
+{
+    size_t n = strnlen(text, 60);
+    buf_terminal(out, text, n, false);
+    buf_puts(out, text[n] ? "..." : "");
+}
+
 static bool same_name(const char *user, const char *name)
 {
     for (; *user && *name; user++, name++) {
@@ -115,7 +122,7 @@ static int refuse_name(enum conf_command command, const char *name, struct conf_
     const char *nearest = "help";
     int least = str_distance(name, nearest);
     struct buf shown = {0}, others = {0};
-    buf_terminal(&shown, name, strnlen(name, 60), false);
+    conf_show(name, &shown);
     for (const struct conf_knob *k = conf_knobs; k->name; k++) {
         if (conf_takes(command, k) && str_distance(name, k->name) < least) {
             nearest = k->name;
@@ -174,7 +181,7 @@ int conf_command_find(const char *name, enum conf_command *command, struct err *
             nearest = known;
     }
     struct buf shown = {0};
-    buf_terminal(&shown, name, strnlen(name, 60), false);
+    conf_show(name, &shown);
     int rc = err_set(e, ERR_USAGE,
                      "loco has no command '%s'; the nearest is '%s', all are in loco --help",
                      buf_str(&shown), nearest);

@@ -115,7 +115,7 @@ static int refuse_value(const struct conf_knob *k, const char *text, bool quoted
 {
     struct buf expected = {0}, got = {0};
     conf_expected(k, &expected);
-    buf_terminal(&got, text, strnlen(text, 60), false);
+    conf_show(text, &got);
     int rc = conf_refuse(at, e, "%s: expected %s, got %s'%s'", k->name, buf_str(&expected),
                          quoted ? "the text " : "", buf_str(&got));
     buf_release(&expected);
@@ -271,36 +271,37 @@ static bool is_new_name(char *const *text, int i)
     return true;
 }
 
+static int set_names(struct conf_names *names, const struct conf_knob *k, char *const *text, int n,
+                     struct conf_place at, struct err *e)
+{
+    names->item = mem_calloc((size_t)n, sizeof *names->item);
+    for (; names->n < n; names->n++) {
+        if (!is_new_name(text, names->n))
+            return refuse_value(k, text[names->n], false, at, e);
+        names->item[names->n] = mem_strdup(text[names->n]);
+    }
+    return 0;
+}
+
+static int set_reals(struct conf_reals *reals, const struct conf_knob *k, char *const *text, int n,
+                     struct conf_place at, struct err *e)
+{
+    reals->item = mem_calloc((size_t)n, sizeof *reals->item);
+    for (; reals->n < n; reals->n++) {
+        if (!set_real(k, text[reals->n], &reals->item[reals->n]))
+            return refuse_value(k, text[reals->n], false, at, e);
+    }
+    return 0;
+}
+
 int conf_set_list(struct conf *c, const struct conf_knob *k, char *const *text, int n,
                   struct conf_place at, struct err *e)
 {
-    struct conf next = {0};
-    struct conf_names *names = conf_field(&next, k);
-    struct conf_reals *reals = conf_field(&next, k);
-    int rc = 0;
     if (n == 0)
         return refuse_value(k, "", false, at, e);
-    for (int i = 0; i < n; i++) {
-        if (k->kind == NAMES ? !is_new_name(text, i) : false) {
-            TRY(refuse_value(k, text[i], false, at, e));
-        } else if (k->kind == NAMES) {
-            names->item = mem_realloc(names->item, (size_t)n * sizeof *names->item);
-            names->item[names->n++] = mem_strdup(text[i]);
-        } else {
-            reals->item = mem_realloc(reals->item, (size_t)n * sizeof *reals->item);
-            if (!set_real(k, text[i], &reals->item[reals->n++]))
-                TRY(refuse_value(k, text[i], false, at, e));
-        }
-    }
     conf_field_release(c, k);
-    if (k->kind == NAMES)
-        *(struct conf_names *)conf_field(c, k) = *names;
-    else
-        *(struct conf_reals *)conf_field(c, k) = *reals;
-    return 0;
-fail:
-    conf_field_release(&next, k);
-    return rc;
+    return k->kind == NAMES ? set_names(conf_field(c, k), k, text, n, at, e)
+                            : set_reals(conf_field(c, k), k, text, n, at, e);
 }
 
 /* A double-quoted YAML scalar on one line: everything that YAML reads otherwise is escaped. */
@@ -325,6 +326,13 @@ static void put_quoted(const char *text, struct buf *out)
         n -= (size_t)len;
     }
     buf_putc(out, '"');
+}
+
+const char *conf_choice_text(const struct conf *c, const char *knob)
+{
+    const struct conf_knob *k = conf_knob_of(knob);
+    ASSERT(k->kind == CHOICE && conf_takes(c->command, k));
+    return k->choices[*(const int *)conf_field(c, k)];
 }
 
 static void put_size(int64_t bytes, struct buf *out)
@@ -385,7 +393,7 @@ void conf_put(const struct conf *c, const struct conf_knob *k, struct buf *out)
         buf_puts(out, *(const bool *)field ? "true" : "false");
         break;
     case CHOICE:
-        buf_puts(out, k->choices[*(const int *)field]);
+        buf_puts(out, conf_choice_text(c, k->name));
         break;
     case NAMES: {
         const struct conf_names *names = field;
