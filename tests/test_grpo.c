@@ -1,4 +1,4 @@
-/* GRPO's arithmetic: TRL's own numbers (tests/golden/grpo.txt), finite differences, and properties. */
+/* GRPO's arithmetic: TRL's own numbers (tests/golden/grpo.txt), finite differences, properties. */
 #include "check.h"
 
 #include "grpo/grpo.h"
@@ -114,9 +114,9 @@ static void parse_result(struct golden *g, const char *key, const char *value)
         g->loss = strtod(value, NULL);
     } else if (strcmp(key, "metric") == 0) {
         assert_true(g->n_metrics < METRICS_MAX);
-        assert_int_equal(sscanf(value, "%63s %lf", g->metric[g->n_metrics].name,
-                                &g->metric[g->n_metrics].value),
-                         2);
+        assert_int_equal(
+            sscanf(value, "%63s %lf", g->metric[g->n_metrics].name, &g->metric[g->n_metrics].value),
+            2);
         g->n_metrics++;
     }
 }
@@ -374,8 +374,8 @@ static void on_policy_every_ratio_is_one_and_kl_to_itself_is_zero(void **state)
 {
     (void)state;
     const float logp[4] = {-0.3F, -11.25F, -1e-7F, 0.0F};
-    struct grpo_sample s = {.n_tokens = 4, .logp = logp, .logp_old = logp, .logp_ref = logp,
-                            .advantage = 1.5F};
+    struct grpo_sample s = {
+        .n_tokens = 4, .logp = logp, .logp_old = logp, .logp_ref = logp, .advantage = 1.5F};
     struct grpo_stats stats = {0};
     float dlogp[4];
     grpo_sample_loss(&ON_POLICY, &s, dlogp, &stats);
@@ -393,8 +393,12 @@ static void masked_tokens_train_nothing_and_leak_no_nan(void **state)
     (void)state;
     const float nan = (float)NAN, logp[4] = {-1.0F, nan, nan, -2.0F};
     const uint8_t sampled[4] = {1, 0, 0, 1};
-    struct grpo_sample s = {.n_tokens = 4, .logp = logp, .logp_old = logp, .logp_ref = logp,
-                            .sampled = sampled, .advantage = 1.0F};
+    struct grpo_sample s = {.n_tokens = 4,
+                            .logp = logp,
+                            .logp_old = logp,
+                            .logp_ref = logp,
+                            .sampled = sampled,
+                            .advantage = 1.0F};
     struct grpo_stats stats = {0};
     float dlogp[4];
     grpo_sample_loss(&ON_POLICY, &s, dlogp, &stats);
@@ -414,8 +418,12 @@ static void a_step_that_trains_nothing_has_loss_zero(void **state)
 {
     (void)state;
     const float logp[2] = {-1.0F, -2.0F};
-    struct grpo_sample s = {.n_tokens = 2, .logp = logp, .logp_old = logp, .logp_ref = logp,
-                            .advantage = 1.0F, .truncated = true};
+    struct grpo_sample s = {.n_tokens = 2,
+                            .logp = logp,
+                            .logp_old = logp,
+                            .logp_ref = logp,
+                            .advantage = 1.0F,
+                            .truncated = true};
     struct grpo_stats stats = {0};
     float dlogp[2];
     grpo_sample_loss(&ON_POLICY, &s, dlogp, &stats);
@@ -429,8 +437,8 @@ static void a_loss_that_is_not_finite_is_reported_as_nan(void **state)
 {
     (void)state;
     const float logp[2] = {-1.0F, -INFINITY}, old[2] = {-1.0F, -INFINITY};
-    struct grpo_sample s = {.n_tokens = 2, .logp = logp, .logp_old = old, .logp_ref = old,
-                            .advantage = 1.0F};
+    struct grpo_sample s = {
+        .n_tokens = 2, .logp = logp, .logp_old = old, .logp_ref = old, .advantage = 1.0F};
     struct grpo_stats stats = {0};
     float dlogp[2];
     grpo_sample_loss(&ON_POLICY, &s, dlogp, &stats);

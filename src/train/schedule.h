@@ -1,4 +1,4 @@
-/* Learning-rate schedules: pure functions of the optimizer step, the same numbers as Hugging Face's.
+/* Learning-rate schedules: pure functions of the optimizer step, with transformers' numbers.
  *
  * A schedule is a factor on learning_rate. Step counts finished updates, so the first update of a
  * run is made at step 0; with warm-up its factor is 0, as in transformers (LambdaLR).
@@ -33,8 +33,8 @@ struct train_schedule {
 };
 
 /* Finds the schedule of that name (lr_scheduler_type). W is warmup_steps when it is 1 or more,
-   else the larger share of warmup_steps and warmup_ratio, of N, rounded up. ERR_USAGE for an unknown
-   name and for warm-up with `constant`, which has none. */
+   else the larger share of warmup_steps and warmup_ratio, of N, rounded up. ERR_USAGE for an
+   unknown name and for warm-up with `constant`, which has none. */
 int train_schedule_init(struct train_schedule *s, const char *name, uint64_t steps,
                         double warmup_steps, double warmup_ratio, struct err *e);
 
