@@ -1,4 +1,10 @@
-/* The answer checker's inside: normal form, numbers, and the verdict. Bounds are in reward.h. */
+/* The inside of reward: extraction's helpers, and the answer checker with its normal form and
+ * numbers.
+ *
+ * Texts arrive as bytes with a length and hold anything; normal forms and numbers only ever see
+ * what reward_normalise let through: no NUL, bounded length, matched braces. Bounds are in
+ * reward.h.
+ */
 #pragma once
 
 #include "reward/reward.h"
