@@ -12,8 +12,7 @@
 enum { COLUMNS_MAX = 8 };
 
 static const struct reward_conf MATH = {.n = 1, .kind = {REWARD_MATH}};
-static const struct reward_conf MATH_NUMBER = {
-    .n = 1, .kind = {REWARD_MATH}, .last_number = true};
+static const struct reward_conf MATH_NUMBER = {.n = 1, .kind = {REWARD_MATH}, .last_number = true};
 
 static struct reward_item item_of(const char *text, const char *gold)
 {
@@ -75,8 +74,8 @@ static void check_pair(char **column)
 {
     double want = column[3][0] == '1';
     if (score_pair(column[0], column[1], column[2]) != want) {
-        print_error("%s: gold '%s', candidate '%s': expected %g\n", column[0], column[1],
-                    column[2], want);
+        print_error("%s: gold '%s', candidate '%s': expected %g\n", column[0], column[1], column[2],
+                    want);
         wrong_pairs++;
     }
 }
@@ -277,8 +276,7 @@ static void the_coin_is_fair_and_keyed_like_the_sample(void **state)
         reward_judge(&c, &other, &again);
         assert_true(r.score[0] == again.score[0]);
         uint64_t key = rng_key(3, RNG_REWARD);
-        assert_true(r.score[0] ==
-                    (rng_uniform(key, 0, item.sample, item.index, item.epoch) < 0.5));
+        assert_true(r.score[0] == (rng_uniform(key, 0, item.sample, item.index, item.epoch) < 0.5));
         heads += r.score[0] == 1.0;
     }
     assert_in_range(heads, 1874, 2126); // Four standard deviations.
@@ -384,10 +382,11 @@ static void names_are_found(void **state)
 static void hostile_text_is_judged_and_its_mirror_is_never_worth_more(void **state)
 {
     (void)state;
-    static const char *const PIECE[] = {"\\frac", "{", "}", "\\boxed{", "####", "answer is ", "1",
-                                        "23", "456", ",", ".", " ", "-", "/", "%", "^", "_", "\\",
-                                        "$", "=", "x", "\\text{", "\\sqrt", "\u00bd", "\xff", "e9",
-                                        "0", "\\times10^", "</think>", "km", "\n", "or"};
+    static const char *const PIECE[] = {
+        "\\frac", "{",  "}", "\\boxed{",   "####",     "answer is ", "1",      "23",
+        "456",    ",",  ".", " ",          "-",        "/",          "%",      "^",
+        "_",      "\\", "$", "=",          "x",        "\\text{",    "\\sqrt", "\u00bd",
+        "\xff",   "e9", "0", "\\times10^", "</think>", "km",         "\n",     "or"};
     const uint64_t seed = check_seed();
     struct buf text = {0};
     for (uint32_t round = 0; round < 20000; round++) {

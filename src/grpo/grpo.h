@@ -13,8 +13,9 @@
  *   policy     the weights that draw samples and are trained
  *   staleness  optimizer steps between the policy that drew a token and the one being trained
  *
- * Every definition is TRL 1.16's (GRPOTrainer), with one micro-batch, whatever LoCo's micro-batches,
- * leaves and hosts are. For token t of sample i, with n_i trained tokens and advantage A_i,
+ * Every definition is TRL 1.16's (GRPOTrainer), with one micro-batch, whatever LoCo's
+ * micro-batches, leaves and hosts are. For token t of sample i, with n_i trained tokens and
+ * advantage A_i,
  *
  *     r_it = exp(logp_it - old_it)                              importance ratio
  *     l_it = -min(r_it A_i, clip(r_it, 1 - epsilon_low, 1 + epsilon_high) A_i) + beta KL_it
@@ -27,8 +28,9 @@
  *     grpo        1/n_i   B                          Shao et al. 2024, eq. 3
  *     dapo        1       T                          Yu et al. 2025, eq. 8
  *     dr_grpo     1       B max_completion_length    Liu et al. 2025, section 3.2
- *     bnpo        1       T                          TRL: the token mean of a micro-batch; LoCo takes
- *                                                    it over the whole step, where it equals dapo
+ *     bnpo        1       T                          TRL: token mean of a micro-batch
+ *
+ * LoCo takes bnpo's mean over the whole step as one micro-batch, where it equals dapo.
  *
  * D is one integer for the whole step. Coefficients leave here without it: it is reduced along with
  * the gradients and folded in when the update is applied, so no split of the step can matter.
@@ -108,20 +110,20 @@ struct grpo_tally {
 
 /* What is tallied: field, of what, once per. */
 #define GRPO_TALLIES(X)                                                                            \
-    X(loss)                    /* f l, per trained token: its mean times n over D is the loss */   \
-    X(kl)                      /* KL as the loss takes it, per trained token */                    \
-    X(entropy)                 /* of the policy's distribution, nats, per trained token */         \
-    X(ratio)                   /* importance ratio, per trained token */                           \
-    X(k1)                      /* old - logp, per trained token */                                 \
-    X(k3)                      /* r - 1 - log r, per trained token */                              \
-    X(clip_low)                /* share of a sample's tokens clipped at the low end, per sample */ \
-    X(clip_high)               /* the same at the high end */                                      \
-    X(reward)                  /* total, per sample that has one */                                \
-    X(reward_square)           /* its square */                                                    \
-    X(advantage)               /* per sample */                                                    \
-    X(advantage_size)          /* its absolute value */                                            \
-    X(length)                  /* tokens drawn, stop token included, per sample */                 \
-    X(length_stopped)          /* the same, per sample that was not truncated */
+    X(loss)           /* f l, per trained token: its mean times n over D is the loss */            \
+    X(kl)             /* KL as the loss takes it, per trained token */                             \
+    X(entropy)        /* of the policy's distribution, nats, per trained token */                  \
+    X(ratio)          /* importance ratio, per trained token */                                    \
+    X(k1)             /* old - logp, per trained token */                                          \
+    X(k3)             /* r - 1 - log r, per trained token */                                       \
+    X(clip_low)       /* share of a sample's tokens clipped at the low end, per sample */          \
+    X(clip_high)      /* the same at the high end */                                               \
+    X(reward)         /* total, per sample that has one */                                         \
+    X(reward_square)  /* its square */                                                             \
+    X(advantage)      /* per sample */                                                             \
+    X(advantage_size) /* its absolute value */                                                     \
+    X(length)         /* tokens drawn, stop token included, per sample */                          \
+    X(length_stopped) /* the same, per sample that was not truncated */
 
 struct grpo_stats {
     uint64_t groups, groups_all_correct, groups_all_wrong; // The two: equal totals, > 0 or <= 0.

@@ -51,12 +51,15 @@ static const struct objective {
     uint64_t (*denominator)(const struct grpo_conf *c, uint64_t samples, uint64_t tokens);
     const char *text;
 } OBJECTIVE[GRPO_OBJECTIVES] = {
+    // L = 1/B sum_i 1/n_i sum_t l_it
     [GRPO_GRPO] = {"grpo", factor_mean, count_samples, "token mean of each sample / samples"},
+    // L = 1/T sum_i sum_t l_it
     [GRPO_DAPO] = {"dapo", factor_one, count_tokens, "token sum / trained tokens of the step"},
+    // L = 1/(B max_completion_length) sum_i sum_t l_it
     [GRPO_DR_GRPO] = {"dr_grpo", factor_one, count_slots,
                       "token sum / (samples x max_completion_length)"},
-    [GRPO_BNPO] = {"bnpo", factor_one, count_tokens,
-                   "token sum / trained tokens of the step, which is one micro-batch (equals dapo)"},
+    // L = 1/T sum_i sum_t l_it over a micro-batch, which is the whole step
+    [GRPO_BNPO] = {"bnpo", factor_one, count_tokens, "as dapo: the step is one micro-batch"},
 };
 
 /* PPO's clipped surrogate (Schulman et al. 2017, eq. 7): with w = clip(r, 1 - low, 1 + high)

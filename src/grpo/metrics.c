@@ -43,7 +43,7 @@ static double deviation(const struct grpo_tally *value, const struct grpo_tally 
     return sqrt(MAX(variance, 0.0));
 }
 
-/* The 99th percentile of the importance ratio: the upper edge of its bucket, at most the maximum. */
+/* The 99th percentile of the importance ratio: its bucket's upper edge, at most the maximum. */
 static double ratio_p99(const struct grpo_stats *s)
 {
     uint64_t below = 0, rank = s->ratio.n - s->ratio.n / 100;

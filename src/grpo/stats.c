@@ -1,7 +1,7 @@
 /* Statistics of a step: exact sums, tallies, and merging.
  *
- * A sum is a 128-bit integer in units of 2^-64, so addition is associative: that is what lets leaves
- * and hosts merge in any order and still give the same bits.
+ * A sum is a 128-bit integer in units of 2^-64, so addition is associative: that is what lets
+ * leaves and hosts merge in any order and still give the same bits.
  */
 #include "grpo/grpo.h"
 

@@ -35,7 +35,7 @@ static bool same_value(const struct reward_number *a, const struct reward_number
     return same;
 }
 
-/* Whether a decimal of enough digits is the gold, correctly rounded: 2 |a - gold| 10^decimals <= 1. */
+/* Whether a decimal of enough digits is the gold, rounded: 2 |a - gold| 10^decimals <= 1. */
 static bool rounds_to(const struct reward_number *gold, const struct reward_number *a)
 {
     if (a->decimals < 1 || a->digits < ROUND_DIGITS || gold->is_percent != a->is_percent)

@@ -23,7 +23,7 @@ struct waiting {
 
 struct reward {
     struct reward_conf conf;
-    struct waiting *queue;   // (tail), of which [head, tail) wait
+    struct waiting *queue; // (tail), of which [head, tail) wait
     size_t head, tail, cap;
 };
 
@@ -178,8 +178,8 @@ void reward_counts_merge(struct reward_counts *dst, const struct reward_counts *
         dst->rule[r] += src->rule[r];
 }
 
-void reward_metrics(const struct reward_conf *c, const struct reward_counts *n,
-                    reward_metric_fn fn, void *ctx)
+void reward_metrics(const struct reward_conf *c, const struct reward_counts *n, reward_metric_fn fn,
+                    void *ctx)
 {
     static const char *const SHARE[REWARD_RULES] = {
         [REWARD_RULE_NONE] = "reward/rule/none",     [REWARD_RULE_BOX] = "reward/rule/box",

@@ -1,9 +1,10 @@
 /* Rewards: what a completion is worth, judged from its text alone.
  *
- * A reward is a pure function of (configuration, completion, gold answer, key): no clock, no signal,
- * no program, no thread of its own, and text is never executed. So scores do not depend on order,
- * threads or hosts. Every path is bounded: answers are looked for in the last 4 kB, and an answer
- * longer than 1 kB, nested deeper than 64 or with an exponent beyond 4,000 counts as unparsed.
+ * A reward is a pure function of (configuration, completion, gold answer, key): no clock, no
+ * signal, no program, no thread of its own, and text is never executed. So scores do not depend on
+ * order, threads or hosts. Every path is bounded: answers are looked for in the last 4 kB, and an
+ * answer longer than 1 kB, nested deeper than 64 or with an exponent beyond 4,000 counts as
+ * unparsed.
  *
  *   exact    1 when the trimmed text equals the trimmed gold
  *   format   1 when one of the extraction rules box, hash or phrase fires
@@ -14,15 +15,15 @@
  * Extraction looks after the last </think> (a thought that was opened and not closed hides the
  * answer: no rule fires) and takes the first rule that fires:
  *
- *   box      the last complete \boxed{} or \fbox{}; earlier boxes join it, separated by commas, when
- *            only commas, "and", "or", $ and blanks lie between: hedging makes a list, which fails
+ *   box      the last complete \boxed{} or \fbox{}. Earlier boxes join it, with commas, when only
+ *            commas, "and", "or", $ and blanks lie between: hedging makes a list, which fails.
  *   hash     the rest of the line after the last ####
  *   phrase   after the last "answer is" or "answer:", up to the end of the sentence
  *   number   the last number, only when last_number is set
  *
  * Scoring never blocks the devices: reward_submit copies a completion into a queue, reward_poll
- * judges a bounded number (each takes microseconds) between two dispatches. Results come in the order
- * of submission. Weights and sums are grpo's matter.
+ * judges a bounded number (each takes microseconds) between two dispatches. Results come in the
+ * order of submission. Weights and sums are grpo's matter.
  *
  *     struct reward *r = reward_new(&conf);
  *     reward_submit(r, ticket, &item);
@@ -61,8 +62,8 @@ struct reward_conf {
 /* What is judged. Texts are borrowed; the key names the sample as the sampler does. */
 struct reward_item {
     const char *text, *gold;
-    size_t text_len, gold_len;      // bytes
-    uint32_t epoch, index, sample;  // of the prompt; within the group
+    size_t text_len, gold_len;     // bytes
+    uint32_t epoch, index, sample; // of the prompt; within the group
 };
 
 struct reward_result {
@@ -111,5 +112,5 @@ void reward_counts_merge(struct reward_counts *dst, const struct reward_counts *
 /* Calls fn for reward/unparsed_completion, reward/unparsed_gold (counts) and reward/rule/NAME
    (shares), in a fixed order; for nothing when neither format nor math is asked for. */
 typedef void (*reward_metric_fn)(void *ctx, const char *name, double value);
-void reward_metrics(const struct reward_conf *c, const struct reward_counts *n,
-                    reward_metric_fn fn, void *ctx);
+void reward_metrics(const struct reward_conf *c, const struct reward_counts *n, reward_metric_fn fn,
+                    void *ctx);

@@ -1,4 +1,10 @@
-/* The answer checker's inside: normal form, numbers, and the verdict. Bounds are in reward.h. */
+/* The inside of reward: extraction's helpers, and the answer checker with its normal form and
+ * numbers.
+ *
+ * Texts arrive as bytes with a length and hold anything; normal forms and numbers only ever see
+ * what reward_normalise let through: no NUL, bounded length, matched braces. Bounds are in
+ * reward.h.
+ */
 #pragma once
 
 #include "reward/reward.h"
@@ -24,20 +30,20 @@ enum reward_verdict {
 enum reward_verdict reward_answer_check(const char *gold, size_t gold_len, const char *answer,
                                         size_t answer_len);
 
-/* Puts an answer's normal form into out: LaTeX and Unicode spellings of one thing become one, blanks
-   stay only where they part words or digits. False when it is empty, too long, too deep or its braces
-   do not match; *reason (may be NULL) says which. */
+/* Puts an answer's normal form into out: LaTeX and Unicode spellings of one thing become one,
+   blanks stay only where they part words or digits. False when it is empty, too long, too deep or
+   its braces do not match; *reason (may be NULL) says which. */
 bool reward_normalise(const char *s, size_t n, struct buf *out, const char **reason);
 
 /* A number as written. Release with reward_number_release, whatever the parse said. */
 struct reward_number {
-    mpq_t value;            // Without the percent sign's 1/100.
+    mpq_t value; // Without the percent sign's 1/100.
     bool is_percent;
-    int decimals;           // Digits after the point; -1 for fractions and powers of ten.
-    int digits;             // Significant digits of a decimal.
-    const char *name;       // "x" of "x=27", borrowed; NULL without.
-    size_t name_len;        // bytes
-    int unit;               // A known unit or currency; 0 for none or an unknown one.
+    int decimals;     // Digits after the point; -1 for fractions and powers of ten.
+    int digits;       // Significant digits of a decimal.
+    const char *name; // "x" of "x=27", borrowed; NULL without.
+    size_t name_len;  // bytes
+    int unit;         // A known unit or currency; 0 for none or an unknown one.
 };
 
 enum reward_parse {

@@ -53,9 +53,11 @@ static const char *const UNIT[] = {
 };
 
 static const char NO_UNIT[] =
-    "|and|or|not|to|than|but|if|times|plus|minus|over|divided|more|less|fewer|squared|cubed|factorial|"
-    "percent|pi|sqrt|root|sin|cos|tan|log|ln|mod|infinity|half|halves|thirds|third|fourths|fourth|fifths|fifth|sixths|sixth|sevenths|eighths|ninths|"
-    "tenths|tenth|hundredths|thousandths|hundred|hundreds|thousands|millions|billions|k|x|y|z|n|i|e|";
+    "|and|or|not|to|than|but|if|times|plus|minus|over|divided|more|less|fewer|squared|cubed|"
+    "factorial|percent|pi|sqrt|root|sin|cos|tan|log|ln|mod|infinity|half|halves|third|thirds|"
+    "fourth|fourths|fifth|fifths|sixth|sixths|seventh|sevenths|eighth|eighths|ninth|ninths|"
+    "tenth|tenths|hundredth|hundredths|thousandth|thousandths|hundred|hundreds|thousands|"
+    "millions|billions|k|x|y|z|n|i|e|";
 
 /* Whether a list between bars holds the word (n bytes), letter case aside. */
 static bool list_holds(const char *list, const char *word, size_t n)

@@ -2,11 +2,12 @@
 
 usage: grpo_golden.py OUT
 
-The trainer object is made without a model: its methods `_generate_and_score_completions` (advantages,
-masks, reward and length metrics) and `_compute_loss` (loss, clip and KL metrics) run unchanged, and only
-what they would ask a model, a tokenizer or other ranks is answered from fixed numbers. One micro-batch,
-one process. Log-probabilities are float32 values carried in float64, so that the file holds no rounding of
-TRL's; the derivatives come from autograd. Everything is drawn from the seed below.
+The trainer object is made without a model: its methods `_generate_and_score_completions`
+(advantages, masks, reward and length metrics) and `_compute_loss` (loss, clip and KL metrics) run
+unchanged, and only what they would ask a model, a tokenizer or other ranks is answered from fixed
+numbers. One micro-batch, one process. Log-probabilities are float32 values carried in float64, so
+that the file holds no rounding of TRL's; the derivatives come from autograd. Everything is drawn
+from the seed below.
 """
 
 import sys
@@ -54,7 +55,9 @@ class Trainer(GRPOTrainer):
         self.case = case
         self.accelerator = Accelerator()
         self.model = types.SimpleNamespace(
-            training=True, is_gradient_checkpointing=False, gradient_checkpointing_disable=lambda: None
+            training=True,
+            is_gradient_checkpointing=False,
+            gradient_checkpointing_disable=lambda: None,
         )
         self.ref_model = "reference"
         self.args = types.SimpleNamespace(
@@ -84,7 +87,8 @@ class Trainer(GRPOTrainer):
         self.off_policy_mask_threshold = self.rollout_func = self.environment_factories = None
         self.environments = self.tools = self.pad_to_multiple_of = None
         self.use_vllm = self.vllm_importance_sampling_correction = False
-        self.aux_loss_enabled = self._entropy_bonus_enabled = self.log_multimodal = self._is_vlm = False
+        self.aux_loss_enabled = self._entropy_bonus_enabled = False
+        self.log_multimodal = self._is_vlm = False
         self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
         self._logs = defaultdict(lambda: deque())
         self._logs["rewards"], self._logs["extra"] = defaultdict(deque), defaultdict(deque)
@@ -110,13 +114,14 @@ def as_float32(x):
 
 
 def draw(case, g):
-    """The numbers of a case: completions, rewards and log-probabilities, padded to (B, LENGTH_MAX)."""
+    """A case's numbers: completions, rewards, and log-probabilities padded to (B, LENGTH_MAX)."""
     n = GROUPS * SAMPLES
     lengths = torch.randint(1, LENGTH_MAX + 1, (n,), generator=g)
     lengths[0] = LENGTH_MAX  # One row is full, so padding never shrinks the tensors.
     truncated = torch.rand(n, generator=g) < 0.3
     case["completion_ids"] = [
-        [WORD] * (int(k) - 1) + [WORD if cut else EOS] for k, cut in zip(lengths, truncated, strict=True)
+        [WORD] * (int(k) - 1) + [WORD if cut else EOS]
+        for k, cut in zip(lengths, truncated, strict=True)
     ]
     case["lengths"], case["truncated"] = lengths, truncated
     rewards = torch.randint(0, 2, (n, len(case["weights"])), generator=g).to(torch.float64)
@@ -177,15 +182,15 @@ def write(out, case):
 
 def cases():
     plain = dict(
-        scale_rewards="group", kl="none", beta=0.0, epsilon_low=0.2, epsilon_high=0.2, mask_truncated=False,
-        weights=[1.0], drift=0.25, level=0.1, unscored=False,
+        scale_rewards="group", kl="none", beta=0.0, epsilon_low=0.2, epsilon_high=0.2,
+        mask_truncated=False, weights=[1.0], drift=0.25, level=0.1, unscored=False,
     )  # fmt: skip
     for loss_type, kl in product(("grpo", "dapo", "dr_grpo", "bnpo"), ("none", "k3", "k3_ratio")):
         base = plain | dict(loss_type=loss_type, kl=kl, beta=0.0 if kl == "none" else 0.04)
         yield base | dict(name=f"{loss_type}_{kl}")
         yield base | dict(
-            name=f"{loss_type}_{kl}_masked", mask_truncated=True, epsilon_low=0.15, epsilon_high=0.28,
-            scale_rewards="none", weights=[1.0, 0.3], level=0.85,
+            name=f"{loss_type}_{kl}_masked", mask_truncated=True, epsilon_low=0.15,
+            epsilon_high=0.28, scale_rewards="none", weights=[1.0, 0.3], level=0.85,
         )  # fmt: skip
     yield plain | dict(name="on_policy", loss_type="dapo", kl="k3_ratio", beta=0.1, drift=0.0)
     yield plain | dict(name="unscored", loss_type="grpo", weights=[1.0, 0.5], unscored=True)
