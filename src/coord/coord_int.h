@@ -13,9 +13,7 @@
 struct sample {
     int n;          // tokens, the stop token included
     bool truncated; // it hit the limit
-    bool judged;
-    enum reward_rule rule;
-    double score[REWARD_MAX];
+    struct reward_result result;
     double total;
     float advantage;
 };
@@ -46,7 +44,7 @@ struct sampling {
 int coord_draw(struct coord *c, struct roll *const *roll, struct group *group, int n,
                const struct sampling *how, struct err *e);
 /* Judges what is left in the queue; every sample has its scores then. */
-void coord_judge(struct reward *rewards, struct group *group, int n);
+void coord_judge(struct reward *rewards, struct group *group);
 
 /* One leaf of a step: its groups, and arrays over its loss tokens, in order. */
 struct leaf {
@@ -86,9 +84,7 @@ struct run {
     double best_metric;   // of evaluations so far; NaN before the first
     int64_t best_step;
     char run_id[17];      // what the run is a function of, hashed
-    uint64_t data_checksum;
-    uint32_t model_checksum;
-    char model_config_text[64]; // shape of the model, for resume
+    uint32_t model_checksum; // of the weights that the run began with
 };
 
 /* step.c: one optimizer step. On ERR_NUMERIC the groups hold the samples that led to it. */

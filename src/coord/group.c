@@ -77,17 +77,14 @@ static size_t poll_rewards(struct reward *rewards, struct group *group)
     struct reward_result result[AT_ONCE];
     size_t n = reward_poll(rewards, result, AT_ONCE);
     for (size_t i = 0; i < n; i++) {
-        struct sample *s = &group[result[i].ticket >> 32].sample[result[i].ticket & 0xffffffffu];
-        memcpy(s->score, result[i].score, sizeof s->score);
-        s->rule = result[i].rule;
-        s->judged = true;
+        struct group *g = &group[result[i].ticket >> 32];
+        g->sample[result[i].ticket & 0xffffffffu].result = result[i];
     }
     return n;
 }
 
-void coord_judge(struct reward *rewards, struct group *group, int n)
+void coord_judge(struct reward *rewards, struct group *group)
 {
-    (void)n;
     while (reward_pending(rewards) > 0)
         poll_rewards(rewards, group);
 }

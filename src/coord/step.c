@@ -36,7 +36,7 @@ static int rollout(struct run *r, struct err *e)
 /* Reward: whatever is not judged yet. */
 static void reward(struct run *r)
 {
-    coord_judge(r->rewards, r->group, r->n_groups);
+    coord_judge(r->rewards, r->group);
     coord_leaf_tokens(r);
 }
 
@@ -63,9 +63,9 @@ static void advantages(struct run *r, struct group *g)
     double score[COORD_SAMPLES_MAX * REWARD_MAX], total[COORD_SAMPLES_MAX];
     float advantage[COORD_SAMPLES_MAX];
     for (int s = 0; s < g->S; s++) {
-        memcpy(score + s * r->grpo.n_rewards, g->sample[s].score,
-               (size_t)r->grpo.n_rewards * sizeof *score);
-        total[s] = g->sample[s].total = grpo_total(&r->grpo, g->sample[s].score);
+        const double *scores = g->sample[s].result.score;
+        memcpy(score + s * r->grpo.n_rewards, scores, (size_t)r->grpo.n_rewards * sizeof *score);
+        total[s] = g->sample[s].total = grpo_total(&r->grpo, scores);
     }
     grpo_advantages(r->grpo.scale, total, (size_t)g->S, advantage);
     for (int s = 0; s < g->S; s++)
