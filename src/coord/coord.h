@@ -71,6 +71,9 @@ void coord_completion(const struct coord *c, const int *token, int n, bool stopp
 int coord_rewards(const struct conf *conf, struct reward_conf *rewards, double weight[REWARD_MAX],
                   struct err *e);
 
+/* A scheduler on device d with the model's stop ids; roll_sampling sets how it draws. */
+struct roll *coord_roll(const struct coord *c, int d);
+
 /* ---- evaluation ---- */
 
 struct coord_eval {

@@ -33,6 +33,8 @@ struct group {
 void group_init(struct group *g, int samples, int tokens_max);
 void group_release(struct group *g);
 
+#define COORD_VERSION "0.1.0"
+
 /* Draws all groups' samples on all devices, each group's on one device, in the order given. A finished
    sample is sent to `rewards` (may be NULL), which is polled between dispatches. */
 struct sampling {
@@ -111,6 +113,13 @@ int coord_find_checkpoint(struct run *r, char **dir, struct err *e); // *dir NUL
 int coord_restore(struct run *r, const char *dir, struct err *e);
 int coord_verify_checkpoint(const char *dir, struct err *e);
 
-/* run.c */
+/* sft.c: why a supervised row cannot be used. */
+const char *coord_sft_reject(void *coord, const struct data_row *row);
+
+/* run.c: plan and data; then the folder, the devices, and where the run starts; then its steps. */
+typedef int (*run_step_fn)(struct run *r, struct err *e);
+int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
 int run_open(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
+int run_dry(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
+int run_steps(struct run *r, run_step_fn step, struct err *e);
 void run_close(struct run *r);

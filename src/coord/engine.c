@@ -134,6 +134,14 @@ void coord_close(struct coord *c)
     *c = (struct coord){0};
 }
 
+struct roll *coord_roll(const struct coord *c, int d)
+{
+    enum { DISPATCH_STEPS = 16 };
+    return roll_new(&(struct roll_conf){.device = c->device[d], .dispatch_steps = DISPATCH_STEPS,
+                                        .temperature = 1, .stop = c->model.eos,
+                                        .n_stop = c->model.n_eos});
+}
+
 struct coord_needs coord_needs_of(const struct conf *conf)
 {
     bool train = conf->command == CONF_TRAIN, sft = conf->command == CONF_SFT;
