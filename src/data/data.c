@@ -54,7 +54,8 @@ void data_init(struct data *d, const char *path, const struct data_options *o)
     d->fields.gold_rule = o->gold_rule;
     if (o->want == DATA_COMPLETIONS) {
         d->fields.answer[0] = "completion";
-        d->fields.answer[1] = NULL;
+        d->fields.answer[1] = "answer";
+        d->fields.answer[2] = "solution";
     }
     if (o->prompt_field) {
         d->own_prompt = mem_strdup(o->prompt_field);
@@ -127,8 +128,8 @@ static void put_names(struct buf *b, const char *const *names, int n, const char
 }
 
 /* Refuses a field that no row has, naming those that are there and the option that names it. */
-static int refuse_field(const struct data_seen *seen, const char *const names[4], const char *option,
-                        struct err *e)
+static int refuse_field(const struct data_seen *seen, const char *const names[4],
+                        const char *option, struct err *e)
 {
     struct buf b = {0};
     int n = 0;
@@ -158,12 +159,12 @@ static int check_rows(const struct data *d, const struct data_seen *seen, struct
 {
     if (d->n_rows == 0)
         return err_set(e, ERR_DATA, "the file has no rows: give JSONL, one object {...} a line");
-    bool any_parsed = seen->n_fields > 0 || seen->any_object;
-    if (any_parsed && !seen->prompt)
+    if (seen->object && !seen->prompt)
         return refuse_field(seen, d->fields.prompt, "prompt_field", e);
-    if (any_parsed && !seen->answer && d->fields.want != DATA_PROMPTS)
+    if (seen->object && !seen->answer && d->fields.want != DATA_PROMPTS)
         return refuse_field(seen, d->fields.answer,
-                            d->fields.want == DATA_ANSWERS ? "answer_field" : "completion_field", e);
+                            d->fields.want == DATA_ANSWERS ? "answer_field" : "completion_field",
+                            e);
     if (d->n > 0)
         return 0;
     struct buf drops = {0};
@@ -179,6 +180,8 @@ int data_index(struct data *d, const char *text, size_t n, const struct data_opt
 {
     struct lines lines = lines_of(text, n);
     struct data_seen seen = {0};
+    d->text = text;
+    d->size = n;
     int rc = index_lines(d, &lines, options, &seen, e);
     if (rc == 0)
         rc = check_rows(d, &seen, e);
@@ -255,9 +258,7 @@ void data_report(const struct data *set, struct buf *out)
 int data_read(const struct data *set, uint64_t slot, struct data_row *row, struct err *e)
 {
     ASSERT(slot < set->n);
-    struct lines l = {.text = (const char *)set->map.data,
-                      .size = set->map.size,
-                      .at = (size_t)set->offset[slot]};
+    struct lines l = {.text = set->text, .size = set->size, .at = (size_t)set->offset[slot]};
     const char *line = NULL, *reason = NULL;
     size_t n = 0;
     struct err changed = {0};

@@ -6,25 +6,28 @@
  * line (U+2028 does not). A row's number is that of its line, from 0: with the epoch it names the
  * row's one draw in a run, and keys its random numbers.
  *
- * data_open reads every row once. A line that is not UTF-8 or not a JSON object, a field that no row
- * has, and a set without rows are refused. A single row that cannot be used is dropped and counted
- * by reason: longer than DATA_ROW_BYTES, field missing or neither text nor (for answers) a number,
- * empty, a conversation, no answer by the gold rule, or a reason of the caller's, who may know
- * tokens and rewards. When none is left, the set is refused with the counts.
+ * data_open reads every row once. A line that is not UTF-8 or not a JSON object, a field that no
+ * row has, and a set without rows are refused. A single row that cannot be used is dropped and
+ * counted by reason: longer than DATA_ROW_BYTES, field missing or neither text nor (for answers) a
+ * number, empty, a conversation, no answer by the gold rule, or a reason of the caller's, who may
+ * know tokens and rewards. When none is left, the set is refused with the counts.
  *
- * Of several field names the first that a row has, not null, counts for it. The prompt is taken as it
- * stands; a list of messages only when it is one user message of text. The gold answer is taken from
- * its field by conf's gold_rule and trimmed:
- *   hashes   what follows the last "####" on its line (GSM8K)
- *   boxed    the contents of the last complete \boxed{} or \fbox{}, braces counted
- *   field    all of it
- *   auto     of the last line that begins with "####" and the last box, the one that stands later;
- *            without either, the field
+ * Of several field names the first that a row has, not null, counts for it. The prompt is taken as
+ * it stands; a list of messages only when it is one user message of text. The gold answer is taken
+ * from its field by conf's gold_rule, and trimmed:
+ * - hashes: what follows the last "####" on its line (GSM8K);
+ * - boxed: the contents of the complete \boxed{} or \fbox{} that begins last, braces counted;
+ * - field: all of it;
+ * - auto: of the last line that begins with "####" and that box, whichever stands later; without
+ *   either, all of it.
  *
  * Order: the set is an endless sequence of epochs; position k of epoch e is usable row
  * rng_permute(key, e, n, k), or k when not shuffled. A step takes the next prompts_per_step of the
  * sequence and may straddle epochs, so nothing is lost or repeated, and a cursor saved anywhere
  * goes on from there.
+ *
+ * The file must stay as it is while the set is open: a row that an edit spoiled is refused, and a
+ * file cut short ends the process by SIGBUS.
  *
  *     struct data *set;
  *     struct data_cursor cursor = {0};
@@ -59,7 +62,8 @@ struct data_row {
 struct data_options {
     enum data_want want;
     const char *prompt_field; // NULL: prompt, question, problem.
-    const char *answer_field; // NULL: answer, solution, ground_truth; for completions: completion.
+    const char *answer_field; // NULL: answer, solution, ground_truth, or for completions:
+                              // completion, answer, solution.
     enum conf_gold_rule gold_rule;
     bool shuffle;
     uint64_t seed; // Of the order.
@@ -99,8 +103,8 @@ void data_report(const struct data *set, struct buf *out);
 /* Depends on every byte of the file and on which rows are usable: equal on resume or refused. */
 uint64_t data_checksum(const struct data *set);
 
-/* Parses usable row `slot` in [0, data_count), the slot-th of the file. ERR_STATE when the file is no
-   longer what was opened. */
+/* Parses usable row `slot` in [0, data_count), the slot-th of the file. ERR_STATE when the file is
+   no longer what was opened. */
 int data_read(const struct data *set, uint64_t slot, struct data_row *row, struct err *e);
 void data_row_release(struct data_row *row);
 
@@ -115,10 +119,11 @@ struct data_task_rows {
 /* Appends a line "name: what it is" for each generated task. */
 void data_tasks_help(struct buf *out);
 
-/* Writes train.jsonl and test.jsonl (prompt, answer) and sft.jsonl (prompt, completion) of task `name`
-   into folder `dir`, made when absent; fixed by seed. *rows says how many are wanted and is set to how
-   many there are: a task has a fixed number of prompts, no prompt stands twice in a file, test has at
-   most a fifth of them and shares none with the others; sft shares train's only where the rest is too
-   few. No sft.jsonl is written for 0 rows. ERR_USAGE for an unknown task, ERR_IO. */
+/* Writes train.jsonl and test.jsonl (prompt, answer) and sft.jsonl (prompt, completion) of task
+   `name` into folder `dir`, made when absent; fixed by seed. *rows says how many are wanted and is
+   set to how many there are: a task has a fixed number of prompts, no prompt stands twice in a
+   file, test has at most a fifth of them and shares none with the others; sft shares train's only
+   where the rest is too few. No sft.jsonl is written for 0 rows. ERR_USAGE for an unknown task,
+   ERR_IO. */
 int data_task_write(const char *name, const char *dir, uint64_t seed, struct data_task_rows *rows,
                     struct err *e);

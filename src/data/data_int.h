@@ -16,8 +16,9 @@ struct data_fields {
 
 /* What the rows seen so far had. */
 struct data_seen {
-    bool prompt, answer;       // Some row has the field.
-    char *field[DATA_FIELDS];  // Owned: names of fields, in the order met.
+    bool object;              // Some row was parsed.
+    bool prompt, answer;      // Some row has the field.
+    char *field[DATA_FIELDS]; // Owned: names of fields, in the order met.
     int n_fields;
 };
 
@@ -29,6 +30,8 @@ struct data_drop {
 struct data {
     char *path; // Owned.
     struct file_map map;
+    const char *text; // (size), the file's contents, borrowed from map.
+    size_t size;
     struct data_fields fields;
     char *own_prompt, *own_answer; // Owned copies of the option's names, or NULL.
     bool shuffle;
@@ -52,8 +55,8 @@ int data_row_parse(struct data_row *row, const char *text, size_t n,
                    const struct data_fields *fields, struct data_seen *seen, const char **reason,
                    struct err *e);
 
-/* The part of text that is the gold answer by the rule, trimmed; *n is its length. NULL when the rule
-   finds nothing. */
+/* The part of text that is the gold answer by the rule, trimmed; *n is its length. NULL when the
+   rule finds nothing. */
 const char *data_gold(const char *text, size_t size, enum conf_gold_rule rule, size_t *n);
 
 /* Indexes the rows of n bytes of text in memory, which stay mapped or borrowed while d is used. */

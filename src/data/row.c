@@ -123,6 +123,7 @@ static void note_fields(struct data_seen *seen, json_t *object)
 {
     const char *name;
     json_t *value;
+    seen->object = true;
     json_object_foreach(object, name, value)
     {
         bool is_new = seen->n_fields < DATA_FIELDS;
