@@ -116,9 +116,6 @@ struct data_task_rows {
     uint64_t train, test, sft;
 };
 
-/* Appends a line "name: what it is" for each generated task. */
-void data_tasks_help(struct buf *out);
-
 /* Writes train.jsonl and test.jsonl (prompt, answer) and sft.jsonl (prompt, completion) of task
    `name` into folder `dir`, made when absent; fixed by seed. *rows says how many are wanted and is
    set to how many there are: a task has a fixed number of prompts, no prompt stands twice in a

@@ -125,24 +125,16 @@ static void make_format(struct example *x, uint32_t number, struct dice *dice)
 }
 
 static const struct task {
-    const char *name, *about;
+    const char *name;
     uint32_t n_prompts;
     void (*make)(struct example *x, uint32_t number, struct dice *dice);
 } tasks[] = {
-    {"sort-amb", "sort six digits; the teacher sorts up, down or copies", 1000000, make_sort_amb},
-    {"sums", "additions of two digits from 1 to 9, in words", 81, make_sums},
-    {"add-noisy", "two-digit additions, lowest digit first; the teacher often errs", 10000,
-     make_add_noisy},
-    {"reverse-fixed", "reverse six letters", 308915776, make_reverse_fixed},
-    {"format-then-answer", "remainders; the teacher rarely marks the answer with ####", 80000,
-     make_format},
+    {"sort-amb", 1000000, make_sort_amb},             // 10^6
+    {"sums", 81, make_sums},                          // 9 * 9
+    {"add-noisy", 10000, make_add_noisy},             // 100 * 100
+    {"reverse-fixed", 308915776, make_reverse_fixed}, // 26^6
+    {"format-then-answer", 80000, make_format},       // 10^4 * 8
 };
-
-void data_tasks_help(struct buf *out)
-{
-    for (size_t i = 0; i < ARRAY_LEN(tasks); i++)
-        buf_printf(out, "%s: %s\n", tasks[i].name, tasks[i].about);
-}
 
 static const struct task *find_task(const char *name)
 {

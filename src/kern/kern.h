@@ -38,6 +38,7 @@
 enum {
     KV_BLOCK = 32,       // Keys per attention block; also the K step of a matrix product.
     VOCAB_CHUNK = 1024,  // Columns of the LM head that are ever materialised at once.
+    KERN_GUARD = 64,     // Bytes after the last panel of a packed B that a level may read.
     SUMSQ_BLOCK = 65536, // Elements per partial sum of a gradient norm.
 };
 
@@ -201,15 +202,21 @@ struct kern {
     int panel;                                 // columns per packed panel: 16 or 32
     size_t (*scratch_bytes)(int k_max, int E); // per thread, for any call with depth <= k_max
     size_t (*kv_bytes)(int E);                 // one key block of one KV head
+    double (*peak)(
+        int64_t rounds); // fused multiply-adds in registers alone; returns the flops done
 #define X(ret, op, args) ret(*op) args;
     KERN_OPS(X)
 #undef X
 };
 
+extern const struct kern kern_portable; // The oracle.
+extern const struct kern kern_avx2;     // Only on x86-64; see kern_usable.
+
 /* The levels in this binary from portable up, ended by NULL; the CPU may not have all. */
 const struct kern *const *kern_levels(void);
 bool kern_usable(const struct kern *k); // cpuid, xgetbv, the kernel's permission
 const struct kern *kern_best(void);
+const struct kern *kern_find(const char *name); // NULL for an unknown name
 /* The level that LOCO_KERN names, else the best. ERR_USAGE for an unknown or unusable name. */
 const struct kern *kern_choose(struct err *e);
 
@@ -221,6 +228,21 @@ const void *kern_panel(const struct kern *k, const void *packed, int depth, int 
 
 /* Runs one thread's share of a gemm: rows are split when there are many, columns otherwise. */
 void kern_gemm_part(const struct kern *k, const struct gemm *g, int ith, int nth);
+
+/* What kern_check found of one operator. It is right when unequal and wrong are 0. */
+struct kern_verdict {
+    const char *op;
+    int64_t compared; // outputs
+    int64_t unequal;  // outputs whose bits differ from the portable level's
+    int64_t wrong;    // outputs further from double precision than rounding explains
+    double worst;     // the largest error as a share of its bound
+};
+
+/* Runs every operator of level k (usable here) on generated inputs, against the portable level and
+   against textbook formulas in double precision; reports each in the order of KERN_OPS. Returns how
+   many are not right. Takes some seconds and 96 MiB; leaves the thread flushing denormals. */
+int kern_check(const struct kern *k, void (*report)(void *ctx, const struct kern_verdict *v),
+               void *ctx);
 
 /* Round to nearest even; NaN becomes 0x7fc0. And back, exactly. */
 static inline bf16 bf16_from(float f)

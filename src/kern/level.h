@@ -8,7 +8,7 @@
  * Operands. An "A operand" is m rows, depth deep; a "B operand" is n columns, depth deep, in panels
  * of LV_PANEL columns. depth is round_up(k, 32); what lies between k and depth is zero, in both.
  * The inside is the level's own: only lv_b_index says where an element of a panel lies. A packed B
- * ends in LV_GUARD bytes that are read and ignored, and its panels follow each other at
+ * ends in KERN_GUARD bytes that are read and ignored, and its panels follow each other at
  * lv_panel_bytes.
  *
  * The `_at` forms pack k values into depth [k0, k0 + round_up(k, 32)) of an operand of that depth
@@ -21,10 +21,7 @@
 
 #include "kern/kern.h"
 
-enum {
-    LV_PANEL = 16, // Columns per panel at every level that has no tiles.
-    LV_GUARD = 64, // Bytes after the last panel.
-};
+enum { LV_PANEL = 16 }; // Columns per panel at every level that has no tiles.
 
 #define LV static __attribute__((unused))
 
@@ -57,6 +54,9 @@ LV size_t lv_b_index(int j, int c);
    block inside them (a multiple of 32: + k0 * LV_PANEL bf16). Columns >= n of C are not touched. */
 LV void lv_mul_at(const void *a, const void *b, int panel_depth, float *c, size_t ldc,
                   enum gemm_mode mode, int m, int n, int depth);
+
+/* Scratch that attn and attn_grad take for head width E (any number of rows); in attn.inc. */
+static size_t attn_scratch_bytes(int E);
 
 /* ---- shorthands ---- */
 
@@ -93,7 +93,7 @@ LV inline size_t lv_panel_bytes(int k)
 
 LV inline size_t lv_b_bytes(int n, int k)
 {
-    return (size_t)lv_panels(n) * lv_panel_bytes(k) + LV_GUARD;
+    return (size_t)lv_panels(n) * lv_panel_bytes(k) + KERN_GUARD;
 }
 
 /* ---- one key block: K is a B operand of 32 columns (keys), E deep; V one of E columns, 32 deep */

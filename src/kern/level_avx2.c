@@ -6,4 +6,12 @@
 
 #include <string.h>
 
+#define LV_NAME  "avx2"
+#define LV_TABLE kern_avx2
+
 #include "kern/gemm_avx2.inc"
+#include "kern/gemm.inc"
+#include "kern/rows.inc"
+#include "kern/attn.inc"
+#include "kern/attn_grad.inc"
+#include "kern/table.inc"

@@ -5,4 +5,12 @@
 
 #include <string.h>
 
+#define LV_NAME  "portable"
+#define LV_TABLE kern_portable
+
 #include "kern/gemm_portable.inc"
+#include "kern/gemm.inc"
+#include "kern/rows.inc"
+#include "kern/attn.inc"
+#include "kern/attn_grad.inc"
+#include "kern/table.inc"

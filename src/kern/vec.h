@@ -9,7 +9,9 @@
  *   v_max v_min             a > b ? a : b and a < b ? a : b, so b when either is NaN
  *   v_neg v_exp             exp as docs/NUMERICS.md section 2
  *   v_below(n, a, b)        lane i < n ? a : b (n may be <= 0 or >= 16)
+ *   v_equal(a, b)           bit i says whether lane i is equal
  *   v_sum v_top             fold of the lanes, 8+8, 4+4, 2+2, 1+1, by + and by v_max
+ *   vf64 v_zero64 v_sumsq64 v_sum64               sixteen doubles: s + x^2 per lane, and their fold
  */
 #pragma once
 

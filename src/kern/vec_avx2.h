@@ -182,3 +182,43 @@ VA float v_top(vf32 a)
     __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
     return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
 }
+
+VA unsigned v_equal(vf32 a, vf32 b)
+{
+    unsigned lo = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_EQ_OQ));
+    unsigned hi = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_EQ_OQ));
+    return lo | hi << 8;
+}
+
+typedef struct vf64 {
+    __m256d q[4]; // Lanes 4i .. 4i + 3.
+} vf64;
+
+VA vf64 v_zero64(void)
+{
+    return (vf64){
+        {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()}};
+}
+
+VA __m256d va_sumsq(__m256d s, __m128 x)
+{
+    __m256d d = _mm256_cvtps_pd(x);
+    return _mm256_fmadd_pd(d, d, s);
+}
+
+/* s + x^2: the square of a float is exact in double. */
+VA vf64 v_sumsq64(vf64 s, vf32 x)
+{
+    s.q[0] = va_sumsq(s.q[0], _mm256_castps256_ps128(x.lo));
+    s.q[1] = va_sumsq(s.q[1], _mm256_extractf128_ps(x.lo, 1));
+    s.q[2] = va_sumsq(s.q[2], _mm256_castps256_ps128(x.hi));
+    s.q[3] = va_sumsq(s.q[3], _mm256_extractf128_ps(x.hi, 1));
+    return s;
+}
+
+VA double v_sum64(vf64 a)
+{
+    __m256d s4 = _mm256_add_pd(_mm256_add_pd(a.q[0], a.q[2]), _mm256_add_pd(a.q[1], a.q[3]));
+    __m128d s2 = _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
+}

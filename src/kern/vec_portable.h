@@ -156,3 +156,34 @@ VP float v_top(vf32 a)
             a.f[i] = a.f[i] > a.f[i + w] ? a.f[i] : a.f[i + w];
     return a.f[0];
 }
+
+VP unsigned v_equal(vf32 a, vf32 b)
+{
+    unsigned r = 0;
+    V_EACH r |= (unsigned)(a.f[i] == b.f[i]) << i;
+    return r;
+}
+
+typedef struct vf64 {
+    double f[16];
+} vf64;
+
+VP vf64 v_zero64(void)
+{
+    return (vf64){{0}};
+}
+
+/* s + x^2: the square of a float is exact in double. */
+VP vf64 v_sumsq64(vf64 s, vf32 x)
+{
+    V_EACH s.f[i] += (double)x.f[i] * (double)x.f[i];
+    return s;
+}
+
+VP double v_sum64(vf64 a)
+{
+    for (int w = 8; w; w /= 2)
+        for (int i = 0; i < w; i++)
+            a.f[i] = a.f[i] + a.f[i + w];
+    return a.f[0];
+}
