@@ -61,7 +61,10 @@
     X(CONF_ARCH_QWEN3, "qwen3")
 #define CONF_TASKS(X)                                                                              \
     X(CONF_TASK_SORT_AMB, "sort-amb")                                                              \
-    X(CONF_TASK_SUMS, "sums")
+    X(CONF_TASK_SUMS, "sums")                                                                      \
+    X(CONF_TASK_ADD_NOISY, "add-noisy")                                                            \
+    X(CONF_TASK_REVERSE_FIXED, "reverse-fixed")                                                    \
+    X(CONF_TASK_FORMAT_THEN_ANSWER, "format-then-answer")
 #define CONF_PARTS(X)                                                                              \
     X(CONF_PART_ALL, "all")                                                                        \
     X(CONF_PART_GEMM, "gemm")                                                                      \
@@ -265,11 +268,13 @@
 #define CONF_KNOBS_TASKS(S, K)                                                                     \
     S("Generated task")                                                                            \
     K(CHOICE, task, NULL, NULL, 0, 0, DATA, CALL,                                                  \
-      "sort-amb: sort six digits, from a teacher of three minds; sums: one-digit additions")       \
-    K(INT, train_rows, "4096", NULL, 1, MANY, DATA, CALL, "rows of train.jsonl")                   \
+      "sort-amb: sort six digits, from a teacher of three minds; sums: one-digit additions; "      \
+      "add-noisy: two-digit additions, from a teacher who errs; reverse-fixed: reverse six "       \
+      "letters; format-then-answer: remainders, from a teacher who rarely marks the answer")       \
+    K(INT, train_rows, "4096", NULL, 1, MANY, DATA, CALL, "rows of train.jsonl, at most")          \
     K(INT, test_rows, "256", NULL, 1, MANY, DATA, CALL,                                            \
-      "rows of test.jsonl, none of them in train")                                                 \
-    K(INT, sft_rows, "16384", NULL, 1, MANY, DATA, CALL, "rows of sft.jsonl")
+      "rows of test.jsonl, at most a fifth of the task's prompts, in no other file")               \
+    K(INT, sft_rows, "16384", NULL, 1, MANY, DATA, CALL, "rows of sft.jsonl, at most")
 
 /* Where LoCo leaves TRL 1.16, for docs/CONFIG.md: what TRL has, what LoCo does and why. */
 #define CONF_TRL_NOTES(N)                                                                          \

@@ -1,6 +1,7 @@
 /* One safetensors file: u64 header length n, n bytes of JSON, then the tensors' data, which must
- * cover the rest of the file without hole or overlap (github.com/huggingface/safetensors, README and
- * the checks of its reader). Entries come in any order; tensors are kept in that of their data. */
+ * cover the rest of the file without hole or overlap (github.com/huggingface/safetensors, README
+ * and the checks of its reader). Entries come in any order; tensors are kept in that of their data.
+ */
 #include "tensor/tensor_int.h"
 
 #include "base/mem.h"
@@ -54,9 +55,10 @@ static int read_type(struct tensor *t, const char *name, const json_t *entry, st
     int dtype = st_dtype(dtype_name);
     char shown[ST_NAME_TEXT];
     if (dtype < 0)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "tensor '%s': dtype '%.20s' is unknown: convert the file to BF16, F16 or F32",
-                       st_name(name, shown), dtype_name);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "tensor '%s': dtype '%.20s' is unknown: convert the file to BF16, F16 or F32",
+            st_name(name, shown), dtype_name);
     t->dtype = (enum tensor_dtype)dtype;
     t->n_dims = read_sizes(json_object_get(entry, "shape"), TENSOR_DIMS, t->shape);
     if (t->n_dims < 0)
@@ -87,8 +89,9 @@ static int read_place(struct tensor *t, const char *name, const json_t *entry,
         return refuse(name, e, "data_offsets [%llu, %llu] end before they begin", begin, end);
     if (end - begin != t->n_bytes) {
         char shape[256];
-        return refuse(name, e, "data_offsets [%llu, %llu] hold %llu bytes, %s of shape %s takes %llu",
-                      begin, end, end - begin, tensor_dtype_name(t->dtype),
+        return refuse(name, e,
+                      "data_offsets [%llu, %llu] hold %llu bytes, %s of shape %s takes %llu", begin,
+                      end, end - begin, tensor_dtype_name(t->dtype),
                       tensor_shape_text(t->shape, t->n_dims, shape, sizeof shape),
                       (unsigned long long)t->n_bytes);
     }
@@ -186,11 +189,15 @@ static int check_cover(struct st_header *h, const struct area *area, struct err 
         const struct tensor *t = &h->tensor[i];
         unsigned long long begin = (uint64_t)(t->data - area->base), before = covered;
         if (begin < before)
-            return refuse(t->name, e, "its data begins at %llu, inside the data before it, "
-                          "which ends at %llu", begin, before);
+            return refuse(t->name, e,
+                          "its data begins at %llu, inside the data before it, "
+                          "which ends at %llu",
+                          begin, before);
         if (begin > before)
-            return refuse(t->name, e, "its data begins at %llu, a hole after the data before it, "
-                          "which ends at %llu", begin, before);
+            return refuse(t->name, e,
+                          "its data begins at %llu, a hole after the data before it, "
+                          "which ends at %llu",
+                          begin, before);
         covered += t->n_bytes;
         map_put(&h->names, t->name, strlen(t->name), (int64_t)i);
     }

@@ -22,7 +22,8 @@ static char peek(struct st_walk *w)
 
 static int refuse_syntax(const struct st_walk *w, const char *expected, struct err *e)
 {
-    return err_set(e, ERR_FORMAT, "%s, byte %zu: expected %s: " ST_REMEDY, w->what, w->at, expected);
+    return err_set(e, ERR_FORMAT, "%s, byte %zu: expected %s: " ST_REMEDY, w->what, w->at,
+                   expected);
 }
 
 int st_walk_open(struct st_walk *w, const char *what, const char *text, size_t size, struct err *e)

@@ -1,4 +1,5 @@
-/* Sets of tensors: one file or the shards of a folder, opened, checked against their index, searched. */
+/* Sets of tensors: one file or the shards of a folder, opened, checked against their index,
+ * searched. */
 #include "tensor/tensor_int.h"
 
 #include "base/mem.h"
@@ -192,10 +193,11 @@ static int open_dir(struct tensor_set *set, const char *dir, struct err *e)
     else if (file_exists(index))
         rc = open_index(set, dir, index, e);
     else
-        rc = err_set(e, ERR_IO,
-                     "%s: neither " SINGLE_NAME " nor " INDEX_NAME
-                     " is in this folder: give a Hugging Face model folder with safetensors weights",
-                     dir);
+        rc =
+            err_set(e, ERR_IO,
+                    "%s: neither " SINGLE_NAME " nor " INDEX_NAME
+                    " is in this folder: give a Hugging Face model folder with safetensors weights",
+                    dir);
     mem_free(single);
     mem_free(index);
     return rc;
@@ -310,24 +312,26 @@ int tensor_get(const struct tensor_set *set, const char *name, unsigned dtypes, 
 {
     const struct tensor *found = tensor_find(set, name);
     if (!found)
-        return err_set(e, ERR_FORMAT,
-                       "%s: tensor '%s' is missing: the weights do not belong to this configuration",
-                       set->file[0].path, name);
+        return err_set(
+            e, ERR_FORMAT,
+            "%s: tensor '%s' is missing: the weights do not belong to this configuration",
+            set->file[0].path, name);
     const char *path = set->file[found->file].path;
     if (shape && (found->n_dims != n_dims ||
                   memcmp(found->shape, shape, (size_t)n_dims * sizeof *shape) != 0)) {
         char has[192], expected[192];
-        return err_set(e, ERR_FORMAT,
-                       "%s: tensor '%s' has shape %s, expected %s: the weights do not belong to this "
-                       "configuration",
-                       path, name, tensor_shape_text(found->shape, found->n_dims, has, sizeof has),
-                       tensor_shape_text(shape, n_dims, expected, sizeof expected));
+        return err_set(
+            e, ERR_FORMAT,
+            "%s: tensor '%s' has shape %s, expected %s: the weights do not belong to this "
+            "configuration",
+            path, name, tensor_shape_text(found->shape, found->n_dims, has, sizeof has),
+            tensor_shape_text(shape, n_dims, expected, sizeof expected));
     }
     if (!(dtypes & TENSOR_ONLY(found->dtype))) {
         struct buf list = {0};
         err_set(e, ERR_UNSUPPORTED,
-                "%s: tensor '%s' is %s, expected %s: convert the weights to one of these", path, name,
-                tensor_dtype_name(found->dtype), list_dtypes(dtypes, &list));
+                "%s: tensor '%s' is %s, expected %s: convert the weights to one of these", path,
+                name, tensor_dtype_name(found->dtype), list_dtypes(dtypes, &list));
         buf_release(&list);
         return ERR_UNSUPPORTED;
     }
@@ -343,9 +347,10 @@ int tensor_finite(const struct tensor_set *set, const struct tensor *t, struct e
         return rc;
     uint64_t i = st_first_nonfinite(t);
     if (i < t->n_elems)
-        return err_set(e, ERR_NUMERIC,
-                       "%s: tensor '%s' is NaN or infinite at element %llu: these weights cannot be "
-                       "used, fetch them again or go back to an older checkpoint",
-                       f->path, t->name, (unsigned long long)i);
+        return err_set(
+            e, ERR_NUMERIC,
+            "%s: tensor '%s' is NaN or infinite at element %llu: these weights cannot be "
+            "used, fetch them again or go back to an older checkpoint",
+            f->path, t->name, (unsigned long long)i);
     return 0;
 }

@@ -1,9 +1,9 @@
 /* Tensors on disk: safetensors files and Hugging Face model folders, read and written.
  *
  * A struct tensor_set is an open file, or a model folder: `model.safetensors`, or the shards that
- * `model.safetensors.index.json` lists (where both are there, the single file counts, as it does for
- * transformers). Files are mapped, never copied: a tensor's data points into the mapping, may be
- * unaligned, and lives until the set is closed.
+ * `model.safetensors.index.json` lists (where both are there, the single file counts, as it does
+ * for transformers). Files are mapped, never copied: a tensor's data points into the mapping, may
+ * be unaligned, and lives until the set is closed.
  *
  * All that can be checked before data is used is checked at open, so that a set that opened holds
  * only tensors whose bytes are there: header length, UTF-8, JSON, duplicate names, dtypes, shapes
@@ -26,8 +26,9 @@
  *     tensor_close(set);
  *
  * Writing streams: contents come from a pointer or are made piece by piece by a callback, so a file
- * of many gigabytes needs one small buffer. The bytes are those of the reference writer (safetensors
- * 0.8): entries by dtype, widest first, then by name; header padded with spaces to 8 bytes.
+ * of many gigabytes needs one small buffer. The bytes are those of the reference writer
+ * (safetensors 0.8): entries by dtype, widest first, then by name; header padded with spaces to 8
+ * bytes.
  */
 #pragma once
 
@@ -72,8 +73,9 @@ enum tensor_dtype {
 
 /* Sets of dtypes, as tensor_get takes them. */
 #define TENSOR_ONLY(dtype) (1u << (dtype))
-#define TENSOR_WEIGHTS     (TENSOR_ONLY(TENSOR_BF16) | TENSOR_ONLY(TENSOR_F16) | TENSOR_ONLY(TENSOR_F32))
-#define TENSOR_ANY         ((1u << TENSOR_DTYPE_COUNT) - 1)
+#define TENSOR_WEIGHTS                                                                             \
+    (TENSOR_ONLY(TENSOR_BF16) | TENSOR_ONLY(TENSOR_F16) | TENSOR_ONLY(TENSOR_F32))
+#define TENSOR_ANY ((1u << TENSOR_DTYPE_COUNT) - 1)
 
 struct tensor {
     const char *name; // Owned by the set.
@@ -81,8 +83,9 @@ struct tensor {
     int n_dims;
     uint64_t shape[TENSOR_DIMS]; // (n_dims), outermost first; 0 is legal; no dims = one element.
     uint64_t n_elems, n_bytes;
-    const unsigned char *data; // (n_bytes), borrowed from the mapping, any alignment, little-endian.
-    uint32_t file;             // Index for tensor_file_name.
+    const unsigned char
+        *data;     // (n_bytes), borrowed from the mapping, any alignment, little-endian.
+    uint32_t file; // Index for tensor_file_name.
 };
 
 struct tensor_set;
@@ -121,8 +124,8 @@ int tensor_get(const struct tensor_set *set, const char *name, unsigned dtypes, 
 int tensor_finite(const struct tensor_set *set, const struct tensor *t, struct err *e);
 
 /* Elements [lo, hi) of a BF16, F16 or F32 tensor (ASSERTed) to out (hi - lo). To the tensor's own
-   dtype the bits are copied. F32 and F16 become bf16 by rounding to nearest even; a NaN that changes
-   its dtype becomes the canonical one (0x7fc0, 0x7fc00000). */
+   dtype the bits are copied. F32 and F16 become bf16 by rounding to nearest even; a NaN that
+   changes its dtype becomes the canonical one (0x7fc0, 0x7fc00000). */
 void tensor_to_float(const struct tensor *t, uint64_t lo, uint64_t hi, float *out);
 void tensor_to_bf16(const struct tensor *t, uint64_t lo, uint64_t hi, bf16 *out);
 
@@ -150,7 +153,8 @@ struct tensor_written {
     uint32_t crc;  // CRC-32 of the whole file (file_crc32).
 };
 
-/* Writes one file, atomically: `path` has the old content or all of the new. written may be NULL. */
+/* Writes one file, atomically: `path` has the old content or all of the new. written may be NULL.
+ */
 int tensor_write(const char *path, const struct tensor_source *sources, size_t n_sources,
                  const struct tensor_meta *meta, size_t n_meta, struct tensor_written *written,
                  struct err *e);

@@ -1,9 +1,9 @@
 /* Private to src/tensor: a reader of JSON objects one member at a time, and one file's header.
  *
- * jansson builds a tree of about thirty times the size of its input, too much for a header of 100 MB
- * that a stranger wrote. So objects that may be long are walked here member by member, with jansson
- * reading each key and each value; a value is a small thing of at most ST_VALUE_BYTES, or a string,
- * or again an object to be walked.
+ * jansson builds a tree of about thirty times the size of its input, too much for a header of 100
+ * MB that a stranger wrote. So objects that may be long are walked here member by member, with
+ * jansson reading each key and each value; a value is a small thing of at most ST_VALUE_BYTES, or a
+ * string, or again an object to be walked.
  */
 #pragma once
 
@@ -27,11 +27,12 @@ struct st_walk {
 /* Checks that the text is UTF-8 and enters its object. */
 int st_walk_open(struct st_walk *w, const char *what, const char *text, size_t size, struct err *e);
 
-/* Enters the object that starts here. ERR_FORMAT when something else does; `name` is for messages. */
+/* Enters the object that starts here. ERR_FORMAT when something else does; `name` is for messages.
+ */
 int st_walk_enter(struct st_walk *w, const char *name, struct err *e);
 
-/* Reads the next key (a JSON string, owned by the caller) and leaves the walk at its value; returns 1,
-   or 0 at the end of the object. */
+/* Reads the next key (a JSON string, owned by the caller) and leaves the walk at its value; returns
+   1, or 0 at the end of the object. */
 int st_walk_key(struct st_walk *w, json_t **key, struct err *e);
 
 /* Reads the value that starts here (owned by the caller). A string may have any length. */

@@ -50,7 +50,8 @@ static void put_metadata(struct buf *b, const struct tensor_meta *meta, size_t n
     buf_putc(b, '}');
 }
 
-/* {"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}: returns where the next data begins. */
+/* {"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}: returns where the next data begins.
+ */
 static uint64_t put_entry(struct buf *b, const struct tensor_source *s, uint64_t begin)
 {
     uint64_t end = begin + source_bytes(s);
@@ -68,11 +69,16 @@ static void put_header(struct buf *b, const struct tensor_source *const *sources
                        const struct tensor_meta *meta, size_t n_meta)
 {
     uint64_t length = 0, end = 0;
+    struct map names = {0};
     buf_put(b, &length, sizeof length);
     buf_putc(b, '{');
     put_metadata(b, meta, n_meta);
-    for (size_t i = 0; i < n_sources; i++)
+    for (size_t i = 0; i < n_sources; i++) {
+        bool is_new = map_put(&names, sources[i]->name, strlen(sources[i]->name), 0);
+        ASSERT(is_new);
         end = put_entry(b, sources[i], end);
+    }
+    map_release(&names);
     buf_putc(b, '}');
     while (b->len % 8)
         buf_putc(b, ' ');
