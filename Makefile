@@ -13,7 +13,8 @@ define configure
 @touch $@
 endef
 
-.PHONY: all setup test slow demo bench clang asan tsan valgrind fuzz mutants tidy format install clean
+.PHONY: all setup test slow demo bench clang asan tsan valgrind fuzz mutants tidy format install \
+    clean
 all: build/build.ninja
 	@ninja -C build
 setup:

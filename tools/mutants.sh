@@ -59,7 +59,7 @@ run_test() {
 # Prints what became of the patch at hand: caught, SURVIVED, or why nothing can be said.
 judge() {
     tests=$(header test)
-    [ -n "$tests" ] && [ -n "$(header breaks)" ] || { echo "BROKEN: no test or breaks line"; return; }
+    [ -n "$tests" ] && [ -n "$(header breaks)" ] || { echo "BROKEN: lacks its header"; return; }
     for test in $tests; do
         case " $sound " in
         *" $test "*) ;;
