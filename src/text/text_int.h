@@ -1,4 +1,9 @@
-/* The tokenizer's parts, shared by the files of this folder. */
+/* The tokenizer's parts, shared by the files of this folder.
+ *
+ * Loading goes pipeline.c, model.c, tokens.c, then pipeline.c for the post-processor; encoding goes
+ * encode.c, added.c, nfc.c, scan.c, bpe.c. What is scratch belongs to struct text, so that encoding
+ * allocates nothing once its buffers have grown.
+ */
 #pragma once
 
 #include "base/map.h"
