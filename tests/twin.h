@@ -101,3 +101,9 @@ void twin_rows_release(struct twin_rows *r);
    Adds the loss's gradient to every tensor's g and returns the loss. */
 double twin_run(struct twin *t, enum twin_mode mode, const struct twin_rows *r, double *logprob,
                 double *entropy);
+
+/* What bf16 roundings may do to log-probabilities (docs/NUMERICS.md section 6): the bound on the
+   root mean square over many tokens of |rounded - exact|; the largest keeps 5 times that. gain: of
+   attention, 1 where scores spread by about 1; spread: standard deviation of a row's
+   log-probabilities over the vocabulary, in nats. */
+double twin_logprob_bound(int layers, double gain, double spread);
