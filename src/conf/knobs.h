@@ -242,6 +242,13 @@
     K(BOOL, decode, "false", NULL, 0, 0, TOKENIZE, CALL, "ids to text instead")                    \
     K(BOOL, jsonl, "false", NULL, 0, 0, TOKENIZE, CALL,                                            \
       "a row a line: {\"text\"} in, {\"ids\"} out; with --decode the other way")                   \
+    K(BOOL, add_special_tokens, "true", NULL, 0, 0, TOKENIZE | LOGPROBS, CALL,                     \
+      "put the tokens around a text that its tokenizer asks for, such as <|begin_of_text|>")       \
+    K(BOOL, skip_special_tokens, "false", NULL, 0, 0, TOKENIZE, CALL,                              \
+      "with --decode: leave special tokens out")                                                   \
+    K(BOOL, argmax, "false", NULL, 0, 0, LOGPROBS, CALL,                                           \
+      "also the most likely token at each position")                                               \
+    K(INT, rows_max, "none", "none", 1, MANY, EVAL, CALL, "use the first rows only; none: all")    \
     K(BOOL, json, "false", NULL, 0, 0, GENERATE | EVAL | INSPECT | BENCH, CALL,                    \
       "print JSON instead of text")
 
