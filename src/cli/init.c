@@ -280,6 +280,7 @@ static int write_folder(const struct conf *conf, const char *dir, uint64_t *coun
     TRY(file_mkdirs(dir, e));
     TRY(write_tokenizer(conf, dir, &v, e));
     TRY(write_configs(conf, dir, &v, e));
+    file_fault_point("init");
     TRY(write_weights(conf, dir, count, e));
 fail:
     return rc;

@@ -121,6 +121,8 @@ static int read_row(struct job *j, size_t *n, struct err *e)
     int rc = 0;
     if (ids) {
         rc = cli_get_ids(&j->rows, ids, j->c.model.V, "vocab_size", &j->row_ids, n, e);
+    } else if (json_is_string(text) && !j->c.text) {
+        rc = cli_rows_refuse(&j->rows, e, "text: %s has no tokenizer.json; give ids", j->conf->model);
     } else if (json_is_string(text)) {
         text_encode(j->c.text, json_string_value(text), json_string_length(text),
                     j->conf->add_special_tokens ? TEXT_WRAP : 0, &made);

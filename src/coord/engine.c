@@ -75,7 +75,7 @@ static int check_positions(const struct coord *c, struct err *e)
 
 static int check_vocabulary(const struct coord *c, struct err *e)
 {
-    if (text_size(c->text) <= c->model.V)
+    if (!c->text || text_size(c->text) <= c->model.V)
         return 0;
     return err_set(e, ERR_FORMAT, "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is "
                    "%d; the folder mixes two models", c->conf->model, text_size(c->text) - 1,
@@ -90,6 +90,15 @@ static void warn_of_template(const struct conf *c)
                  "without the turns that it was trained on; give prompt_template", c->model);
 }
 
+/* Log-probabilities of ids need no tokenizer. */
+static bool needs_text(const struct conf *conf)
+{
+    char *path = file_join(conf->model, "tokenizer.json");
+    bool found = file_exists(path);
+    mem_free(path);
+    return found || conf->command != CONF_LOGPROBS;
+}
+
 int coord_read(struct coord *c, const struct conf *conf, struct err *e)
 {
     int rc = 0;
@@ -98,7 +107,8 @@ int coord_read(struct coord *c, const struct conf *conf, struct err *e)
     if (!c->kern)
         return ERR_USAGE;
     TRY(model_config_load(&c->model, conf->model, e));
-    TRY(text_open(&c->text, conf->model, e));
+    if (needs_text(conf))
+        TRY(text_open(&c->text, conf->model, e));
     TRY(check_vocabulary(c, e));
     warn_of_template(conf);
     return 0;
