@@ -61,7 +61,9 @@ int text_parse(struct text **t, const char *json, size_t n, struct err *e);
 
 void text_close(struct text *t); // NULL is fine.
 
-/* Appends the ids of the n bytes at s (at most 2 GiB) to out. flags: enum text_flags. A template
+#define TEXT_MAX ((size_t)1 << 28) // bytes that can be encoded at once
+
+/* Appends the ids of the n <= TEXT_MAX bytes at s to out. flags: enum text_flags. A template
    that prints the first token itself is encoded without TEXT_WRAP, or that token doubles. */
 void text_encode(struct text *t, const char *s, size_t n, unsigned flags, struct text_ids *out);
 

@@ -75,6 +75,7 @@ struct text_added {
     size_t len;
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
+    bool decodes_normal; // Some listing had normalized: decoded to its normal form.
 };
 struct text_pattern {
     char *bytes; // Owned.

@@ -3,7 +3,7 @@
 
 usage: text_golden.py TOKENIZER.json OUT.jsonl COUNT SEED [ROWS.jsonl [sweep]]
 
-ROWS.jsonl are GSM8K rows to take questions from. With "sweep" every code point goes by once as well,
+ROWS.jsonl are GSM8K rows to take questions from; "" for none. With "sweep" every code point goes by once as well,
 each between a letter and a digit. tests/golden_text.h says what a line is.
 """
 import json
@@ -129,7 +129,7 @@ def long_runs():
 def main():
     path, out_path, count, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rows = ["The quick brown fox jumps over the lazy dog."]
-    if len(sys.argv) > 5:
+    if sys.argv[5:6] not in ([], [""]):
         with open(sys.argv[5], encoding="utf-8") as lines:
             rows = [json.loads(line)["question"] for line in lines]
     tokenizer, rng = Tokenizer.from_file(path), random.Random(seed)
