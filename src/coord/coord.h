@@ -25,6 +25,8 @@
 #include "text/text.h"
 #include "train/train.h"
 
+#define COORD_VERSION "0.1.0"
+
 enum { COORD_DEVICES_MAX = 64, COORD_SAMPLES_MAX = 1024 };
 
 /* What a command needs of its devices. */
@@ -51,9 +53,11 @@ struct coord {
     struct ledger ledger; // of all devices
 };
 
-/* Reads configuration and tokenizer of conf->model and plans memory; starts nothing. */
-int coord_plan(struct coord *c, const struct conf *conf, const struct coord_needs *needs,
-               struct err *e);
+/* Reads configuration and tokenizer of conf->model (for logprobs c->text is NULL when the folder has
+   none). Warns when a model with a chat template is to be prompted without one. */
+int coord_read(struct coord *c, const struct conf *conf, struct err *e);
+/* Plans memory after coord_read; starts nothing. */
+int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e);
 /* Makes the devices and loads weights: from `weights` (a model folder or a checkpoint). */
 int coord_open(struct coord *c, const char *weights, struct err *e);
 void coord_close(struct coord *c); // Idempotent.
@@ -101,6 +105,10 @@ int coord_evaluate(struct coord *c, const struct coord_eval *how, struct coord_e
                    struct err *e);
 
 /* ---- runs ---- */
+
+/* Whether a checkpoint has COMPLETE and all files that it lists, with their sizes and checksums.
+   ERR_STATE naming the first that is wrong. */
+int coord_verify_checkpoint(const char *dir, struct err *e);
 
 /* Where a run speaks and what it listens to. */
 struct coord_sink {

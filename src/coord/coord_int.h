@@ -33,7 +33,6 @@ struct group {
 void group_init(struct group *g, int samples, int tokens_max);
 void group_release(struct group *g);
 
-#define COORD_VERSION "0.1.0"
 
 /* Draws all groups' samples on all devices, each group's on one device, in the order given. A finished
    sample is sent to `rewards` (may be NULL), which is polled between dispatches. */
@@ -112,7 +111,6 @@ void coord_header(const struct run *r, struct buf *out);
 int coord_save(struct run *r, struct err *e);
 int coord_find_checkpoint(struct run *r, char **dir, struct err *e); // *dir NULL: start anew.
 int coord_restore(struct run *r, const char *dir, struct err *e);
-int coord_verify_checkpoint(const char *dir, struct err *e);
 
 /* sft.c: why a supervised row cannot be used. */
 const char *coord_sft_reject(void *coord, const struct data_row *row);

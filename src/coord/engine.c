@@ -4,6 +4,7 @@
 #include "coord/coord.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -74,26 +75,54 @@ static int check_positions(const struct coord *c, struct err *e)
 
 static int check_vocabulary(const struct coord *c, struct err *e)
 {
-    if (text_size(c->text) <= c->model.V)
+    if (!c->text || text_size(c->text) <= c->model.V)
         return 0;
     return err_set(e, ERR_FORMAT, "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is "
                    "%d; the folder mixes two models", c->conf->model, text_size(c->text) - 1,
                    c->model.V);
 }
 
-int coord_plan(struct coord *c, const struct conf *conf, const struct coord_needs *needs,
-               struct err *e)
+static void warn_of_template(const struct conf *c)
+{
+    if (c->prompt_template && strcmp(c->prompt_template, "{prompt}") == 0 &&
+        text_has_chat_template(c->model))
+        log_warn("%s has a chat template, but prompt_template is plain: the model sees bare prompts, "
+                 "without the turns that it was trained on; give prompt_template", c->model);
+}
+
+/* Log-probabilities of ids need no tokenizer. */
+static bool needs_text(const struct conf *conf)
+{
+    char *path = file_join(conf->model, "tokenizer.json");
+    bool found = file_exists(path);
+    mem_free(path);
+    return found || conf->command != CONF_LOGPROBS;
+}
+
+int coord_read(struct coord *c, const struct conf *conf, struct err *e)
 {
     int rc = 0;
-    size_t budget = conf->memory_budget > 0 ? (size_t)conf->memory_budget : mem_available();
-
-    *c = (struct coord){.conf = conf, .needs = *needs, .n_devices = MAX(1, (int)conf->devices)};
+    *c = (struct coord){.conf = conf, .n_devices = MAX(1, (int)conf->devices)};
     c->kern = kern_choose(e);
     if (!c->kern)
         return ERR_USAGE;
     TRY(model_config_load(&c->model, conf->model, e));
-    TRY(text_open(&c->text, conf->model, e));
+    if (needs_text(conf))
+        TRY(text_open(&c->text, conf->model, e));
     TRY(check_vocabulary(c, e));
+    warn_of_template(conf);
+    return 0;
+fail:
+    coord_close(c);
+    return rc;
+}
+
+int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
+{
+    int rc = 0;
+    size_t budget = c->conf->memory_budget > 0 ? (size_t)c->conf->memory_budget : mem_available();
+
+    c->needs = *needs;
     TRY(check_positions(c, e));
     if (needs->training && c->n_devices > needs->leaves) {
         rc = err_set(e, ERR_USAGE, "devices %d is more than reduction_leaves %d; lower devices or raise "

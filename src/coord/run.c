@@ -48,14 +48,6 @@ static int check_conf(const struct conf *c, struct err *e)
     return 0;
 }
 
-static void warn_of_template(const struct conf *c)
-{
-    bool plain = !c->prompt_template || strcmp(c->prompt_template, "{prompt}") == 0;
-    if (plain && text_has_chat_template(c->model))
-        log_warn("%s has a chat template, but prompt_template is plain: the model sees bare prompts, "
-                 "without the turns that it was trained on; give prompt_template", c->model);
-}
-
 static int open_data(struct run *r, struct err *e)
 {
     const struct conf *c = r->conf;
@@ -105,8 +97,8 @@ int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *si
         open_grpo(r, weight);
         r->temperature = (float)conf->temperature;
     }
-    TRY(coord_plan(&r->coord, conf, &needs, e));
-    warn_of_template(conf);
+    TRY(coord_read(&r->coord, conf, e));
+    TRY(coord_plan(&r->coord, &needs, e));
     TRY(open_data(r, e));
     r->n_groups = (int)conf->prompts_per_step;
     r->leaves = needs.leaves;
