@@ -202,6 +202,8 @@ struct kern {
     int panel;                                 // columns per packed panel: 16 or 32
     size_t (*scratch_bytes)(int k_max, int E); // per thread, for any call with depth <= k_max
     size_t (*kv_bytes)(int E);                 // one key block of one KV head
+    double (*peak)(
+        int64_t rounds); // fused multiply-adds in registers alone; returns the flops done
 #define X(ret, op, args) ret(*op) args;
     KERN_OPS(X)
 #undef X
@@ -226,6 +228,21 @@ const void *kern_panel(const struct kern *k, const void *packed, int depth, int 
 
 /* Runs one thread's share of a gemm: rows are split when there are many, columns otherwise. */
 void kern_gemm_part(const struct kern *k, const struct gemm *g, int ith, int nth);
+
+/* What kern_check found of one operator. It is right when unequal and wrong are 0. */
+struct kern_verdict {
+    const char *op;
+    int64_t compared; // outputs
+    int64_t unequal;  // outputs whose bits differ from the portable level's
+    int64_t wrong;    // outputs further from double precision than rounding explains
+    double worst;     // the largest error as a share of its bound
+};
+
+/* Runs every operator of level k (usable here) on generated inputs, against the portable level and
+   against textbook formulas in double precision; reports each in the order of KERN_OPS. Returns how
+   many are not right. Takes some seconds and 96 MiB; leaves the thread flushing denormals. */
+int kern_check(const struct kern *k, void (*report)(void *ctx, const struct kern_verdict *v),
+               void *ctx);
 
 /* Round to nearest even; NaN becomes 0x7fc0. And back, exactly. */
 static inline bf16 bf16_from(float f)
