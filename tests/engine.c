@@ -10,11 +10,15 @@ struct device *engine_open(const char *name, struct engine_options o)
     struct err e = {0};
     struct device *d;
     char dir[128];
-    struct device_conf c = {
-        .threads = o.threads ? o.threads : 2, .trainable = true, .reference = o.reference,
-        .slots = o.slots ? o.slots : 8, .positions = ENGINE_POSITIONS,
-        .rows = o.rows ? o.rows : ENGINE_ROWS, .segments = o.segments ? o.segments : 64,
-        .leaf_tokens = 8192, .gradients = o.gradients ? o.gradients : 2};
+    struct device_conf c = {.threads = o.threads ? o.threads : 2,
+                            .trainable = true,
+                            .reference = o.reference,
+                            .slots = o.slots ? o.slots : 8,
+                            .positions = ENGINE_POSITIONS,
+                            .rows = o.rows ? o.rows : ENGINE_ROWS,
+                            .segments = o.segments ? o.segments : 64,
+                            .leaf_tokens = 8192,
+                            .gradients = o.gradients ? o.gradients : 2};
     snprintf(dir, sizeof dir, "tests/golden/models/%s", name);
     pool_flush_denormals();
     for (const struct kern *const *k = kern_levels(); o.level && *k; k++)
@@ -39,15 +43,16 @@ void engine_tokens(uint64_t seed, int vocabulary, int *token, int n)
         token[i] = (int)rng_below(key, (uint32_t)i, 0, 0, 0, (uint32_t)vocabulary);
 }
 
-struct engine_groups engine_groups(uint64_t seed, int vocabulary, int n, int samples, int prompt_max,
-                                   int completion_max)
+struct engine_groups engine_groups(uint64_t seed, int vocabulary, int n, int samples,
+                                   int prompt_max, int completion_max)
 {
     uint64_t key = rng_key(seed, RNG_INIT);
     struct engine_groups g = {.n = n};
     int at = 0;
     g.group = mem_calloc((size_t)n, sizeof *g.group);
     g.sample = mem_calloc((size_t)(n * samples), sizeof *g.sample);
-    g.token = mem_calloc((size_t)n * (size_t)(prompt_max + samples * completion_max), sizeof *g.token);
+    g.token =
+        mem_calloc((size_t)n * (size_t)(prompt_max + samples * completion_max), sizeof *g.token);
     engine_tokens(seed, vocabulary, g.token, n * (prompt_max + samples * completion_max));
     for (int i = 0; i < n; i++) {
         struct device_group *q = &g.group[i];
@@ -58,7 +63,8 @@ struct engine_groups engine_groups(uint64_t seed, int vocabulary, int n, int sam
         q->n_samples = samples;
         for (int s = 0; s < samples; s++) {
             struct device_tokens *t = &g.sample[i * samples + s];
-            t->n = 1 + (int)rng_below(key, 1, (uint32_t)i, (uint32_t)s, 0, (uint32_t)completion_max);
+            t->n =
+                1 + (int)rng_below(key, 1, (uint32_t)i, (uint32_t)s, 0, (uint32_t)completion_max);
             t->token = g.token + at;
             at += t->n;
             g.n_tokens += t->n;

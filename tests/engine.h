@@ -30,8 +30,8 @@ struct engine_groups {
     int n_tokens; // loss tokens
     float *coef;  // (n_tokens)
 };
-struct engine_groups engine_groups(uint64_t seed, int vocabulary, int n, int samples, int prompt_max,
-                                   int completion_max);
+struct engine_groups engine_groups(uint64_t seed, int vocabulary, int n, int samples,
+                                   int prompt_max, int completion_max);
 void engine_groups_free(struct engine_groups *g);
 
 /* The gradient (n_elements) of all groups, made with micro-batches of at most `rows` rows, and the

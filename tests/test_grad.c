@@ -93,10 +93,11 @@ static void check_model(const char *name, float temperature)
     for (int i = 0; i < g.n_tokens; i++)
         exact.worst_logprob = MAX(exact.worst_logprob, fabs(want[i] - logprob[i]));
 
-    print_message("%-15s T %.1f  rounded twin: logprob %.1e, tensor %.1e (%s); exact twin: logprob %.1e, "
-                  "cosine %.5f, norm %.1e\n", name, (double)temperature, rounded.worst_logprob,
-                  rounded.worst_tensor, rounded.tensor, exact.worst_logprob, exact.worst_cosine,
-                  exact.worst_norm);
+    print_message(
+        "%-15s T %.1f  rounded twin: logprob %.1e, tensor %.1e (%s); exact twin: logprob %.1e, "
+        "cosine %.5f, norm %.1e\n",
+        name, (double)temperature, rounded.worst_logprob, rounded.worst_tensor, rounded.tensor,
+        exact.worst_logprob, exact.worst_cosine, exact.worst_norm);
     assert_true(rounded.worst_tensor <= 1e-4);
     assert_true(exact.worst_cosine >= 0.995);
     assert_true(exact.worst_norm <= 0.03);

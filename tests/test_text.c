@@ -70,6 +70,31 @@ static void odd_added_tokens_and_merges_equal_the_reference(void **state)
     replay(NULL, GOLDEN "odd.jsonl");
 }
 
+/* What an NFC pipeline makes of a string. */
+static void check_normal(struct text *t, const char *s, const char *want)
+{
+    struct buf got = {0};
+    struct text_ids ids = {0};
+    text_encode(t, s, strlen(s), 0, &ids);
+    text_decode(t, ids.id, ids.n, false, &got);
+    assert_string_equal(buf_str(&got), want);
+    text_ids_release(&ids);
+    buf_release(&got);
+}
+
+static void normal_forms_are_those_of_unicode_9(void **state)
+{
+    (void)state;
+    struct text *t = open_text(GOLDEN "small-qwen2.json");
+    check_normal(t, "e\u0301", "\u00E9");
+    check_normal(t, "q\u0301\u0323", "q\u0323\u0301");
+    check_normal(t, "\u1100\u1161\u11A8", "\uAC01");
+    check_normal(t, "\u0958", "\u0915\u093C");                       // Excluded from composition.
+    check_normal(t, "q\u0301\u08D3", "q\u0301\u08D3");               // Ordered by Unicode 11.
+    check_normal(t, "\U00011935\U00011930", "\U00011935\U00011930"); // Composed by Unicode 13.
+    text_close(t);
+}
+
 /* n random bytes: mostly ASCII, some well-formed code points, some junk. */
 static void random_bytes(uint64_t key, uint32_t row, struct buf *out)
 {
@@ -325,6 +350,7 @@ int main(void)
         cmocka_unit_test(llama3_pipeline_equals_the_reference),
         cmocka_unit_test(smollm2_pipeline_equals_the_reference),
         cmocka_unit_test(odd_added_tokens_and_merges_equal_the_reference),
+        cmocka_unit_test(normal_forms_are_those_of_unicode_9),
         cmocka_unit_test(decoding_undoes_encoding_where_every_byte_has_a_token),
         cmocka_unit_test(pieces_of_a_stream_add_up_to_the_whole),
         cmocka_unit_test(a_stream_shows_a_code_point_once_it_is_whole),

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -382,4 +383,15 @@ double twin_run(struct twin *t, enum twin_mode mode, const struct twin_rows *row
     mem_free(r.owned);
     mem_free(s);
     return loss;
+}
+
+double twin_logprob_bound(int layers, double gain, double spread)
+{
+    const double rounding = 1.66e-3; // relative rms error of a bf16
+    double r = 0;                    // of the residual stream: (relative error / rounding)^2
+    for (int j = 1; j <= 2 * layers; j += 2) {
+        r += (2 * gain * r + 4 + 4 * gain) / j; // attention
+        r += (r + 3) / (j + 1);                 // feed-forward
+    }
+    return 2 * rounding * spread * sqrt(fmin(r + 1, 2 / (rounding * rounding)));
 }

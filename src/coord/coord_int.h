@@ -81,6 +81,7 @@ struct run {
     struct device_group *groups_of;   // the same
     struct grpo_stats stats;
     uint64_t num_tokens;  // prompt and completion tokens so far
+    float temperature;    // of the policy: 1 in supervised training
     int64_t step, steps;  // finished, and of the whole run
     double best_metric;   // of evaluations so far; NaN before the first
     int64_t best_step;

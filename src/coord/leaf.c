@@ -66,7 +66,7 @@ static int start_leaf(struct run *r, int d, int leaf, struct err *e)
     if (rc < 0)
         return rc;
     train_start(&r->lane[d], r->coord.device[d], r->coord.limits, DEVICE_POLICY,
-                (float)r->conf->temperature, &t, buffer);
+                r->temperature, &t, buffer);
     return 0;
 }
 

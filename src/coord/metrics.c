@@ -63,8 +63,6 @@ void coord_step_metrics(struct run *r)
         padded += r->lane[d].rows_padded;
     }
     telem_put(&r->perf, padded > 0 ? 1 - (double)rows / (double)padded : 0, "pack/padding_ratio");
-    telem_put(&r->perf, (double)mem_resident(), "memory/resident_bytes");
-    telem_put(&r->perf, (double)mem_peak(), "memory/peak_bytes");
 }
 
 static const char *family_name(enum model_family f)

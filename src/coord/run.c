@@ -89,11 +89,13 @@ int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *si
     int rc = 0;
     double weight[REWARD_MAX];
     struct coord_needs needs = coord_needs_of(conf);
-    *r = (struct run){.conf = conf, .sink = sink, .best_metric = NAN, .best_step = -1};
+    *r = (struct run){.conf = conf, .sink = sink, .temperature = 1, .best_metric = NAN,
+                      .best_step = -1};
     TRY(check_conf(conf, e));
     if (conf->command == CONF_TRAIN) {
         TRY(coord_rewards(conf, &r->reward_conf, weight, e));
         open_grpo(r, weight);
+        r->temperature = (float)conf->temperature;
     }
     TRY(coord_read(&r->coord, conf, e));
     TRY(coord_plan(&r->coord, &needs, e));

@@ -25,7 +25,7 @@ static int prompts(struct run *r, struct err *e)
 /* Rollout: every device draws the samples of its leaves; rewards are judged between dispatches. */
 static int rollout(struct run *r, struct err *e)
 {
-    struct sampling how = {.temperature = (float)r->conf->temperature,
+    struct sampling how = {.temperature = r->temperature,
                            .key = rng_key((uint64_t)r->conf->seed, RNG_ROLLOUT),
                            .rewards = r->rewards, .telem = r->telem};
     for (int d = 0; d < r->coord.n_devices; d++)
@@ -50,7 +50,7 @@ static int reference(struct run *r, struct err *e)
         struct train_leaf t = {.group = l->group, .n_groups = l->hi - l->lo, .logprob = l->ref};
         int d = i * c->n_devices / r->leaves;
         train_start(&r->lane[d], c->device[d], c->limits, DEVICE_REFERENCE,
-                    (float)r->conf->temperature, &t, -1);
+                    r->temperature, &t, -1);
         TRY(train_all(&r->lane[d], e));
     }
 fail:

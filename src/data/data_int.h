@@ -1,4 +1,7 @@
-/* Private to src/data: one line to a row, and the parts of a set that its files share. */
+/* Private to src/data: a set's parts, and the way of a line to a row. data.c cuts the text into
+ * lines and keeps the index, row.c parses a line, gold.c finds the answer in its field; order.c
+ * needs the index alone, tasks.c nothing.
+ */
 #pragma once
 
 #include "base/file.h"

@@ -7,8 +7,8 @@
 /* What is carved is counted under these names. */
 enum { PART_WEIGHTS, PART_KV, PART_ACTS, PART_GRADS, PART_MOMENTS, PART_TABLES, PARTS };
 static const char *const PART_NAME[PARTS] = {
-    "weights, bf16 and packed", "kv cache",         "activations",
-    "gradients",                "masters, moments", "tables and scratch"};
+    "weights, bf16 and packed", "kv cache",          "activations", "gradients",
+    "masters, moments",         "tables and scratch"};
 
 static void carve_rollout(struct cpu *d, struct carve *c)
 {
@@ -68,8 +68,8 @@ static void carve_training(struct cpu *d, struct carve *c, size_t part[PARTS])
 
     grads_carve(&d->grads, &d->model, conf->rows, conf->rows, conf->segments, c);
     d->embed_tokens = carve_take(c, (size_t)conf->leaf_tokens * sizeof *d->embed_tokens);
-    d->embed_rows = carve_take(c, (size_t)conf->leaf_tokens * (size_t)conf->model.D *
-                                      sizeof *d->embed_rows);
+    d->embed_rows =
+        carve_take(c, (size_t)conf->leaf_tokens * (size_t)conf->model.D * sizeof *d->embed_rows);
     acts_carve(&d->train_acts, &d->model, conf->rows, true, c);
     part[PART_ACTS] += c->used - at;
 

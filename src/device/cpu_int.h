@@ -40,9 +40,9 @@ struct cpu {
     struct pool *pool;
     struct model model;
     struct model_weights set[DEVICE_SETS];
-    struct kv kv;         // rollout
-    struct acts acts;     // rollout and scoring: one layer's worth
-    struct slot *slot;    // (slots)
+    struct kv kv;          // rollout
+    struct acts acts;      // rollout and scoring: one layer's worth
+    struct slot *slot;     // (slots)
     struct handle *handle; // (slots)
     // Rows of one prefill or decode call.
     int *row_token, *row_slot;
@@ -53,10 +53,10 @@ struct cpu {
     struct acts train_acts;
     struct grads grads;
     struct batch_space batch;
-    float **gradient;             // (gradients) (n_elements)
-    float *master, *m, *v;        // (n_elements)
-    int *embed_tokens;            // (leaf_tokens)
-    float *embed_rows;            // (leaf_tokens, D)
+    float **gradient;      // (gradients) (n_elements)
+    float *master, *m, *v; // (n_elements)
+    int *embed_tokens;     // (leaf_tokens)
+    float *embed_rows;     // (leaf_tokens, D)
     size_t n_embed;
     // The call in flight.
     struct device_call call;

@@ -18,7 +18,8 @@ int cpu_prefill(struct cpu *d, struct device_prefill *p, struct err *e)
     for (int pos = 0; pos < len; pos += d->acts.rows_max) {
         int n = MIN(d->acts.rows_max, len - pos);
         struct model_segment s = {.n = n, .pos = pos, .block = h->seq.block};
-        struct model_rows rows = {.N = n, .token = p->prompt.token + pos, .n_segments = 1, .segment = &s};
+        struct model_rows rows = {
+            .N = n, .token = p->prompt.token + pos, .n_segments = 1, .segment = &s};
         model_forward(&d->model, &d->set[DEVICE_POLICY], &d->kv, &rows, 0, n, &d->acts);
     }
     h->used = true;
@@ -154,7 +155,8 @@ int cpu_decode(struct cpu *d, struct device_decode *a, struct err *e)
         if (job.n == 0)
             break;
         model_forward(&d->model, &d->set[DEVICE_POLICY], &d->kv, &rows, 0, 0, &d->acts);
-        model_head(&d->model, &d->set[DEVICE_POLICY], &d->acts, 0, job.n, NULL, job.inv_temperature);
+        model_head(&d->model, &d->set[DEVICE_POLICY], &d->acts, 0, job.n, NULL,
+                   job.inv_temperature);
         pool_run(d->pool, draw_share, &job);
         for (int row = 0; row < job.n; row++)
             freed |= advance(d, a, row);

@@ -52,8 +52,10 @@ static void fold_share(void *ctx, int ith, int nth)
 int cpu_grad_fold(struct cpu *d, struct device_fold *f, struct err *e)
 {
     (void)e;
-    struct slice_job job = {.d = d, .y = buffer_at(d, f->into, f->lo, f->hi),
-                            .x = buffer_at(d, f->from, f->lo, f->hi), .n = f->hi - f->lo};
+    struct slice_job job = {.d = d,
+                            .y = buffer_at(d, f->into, f->lo, f->hi),
+                            .x = buffer_at(d, f->from, f->lo, f->hi),
+                            .n = f->hi - f->lo};
     pool_run(d->pool, fold_share, &job);
     return 0;
 }
@@ -94,8 +96,8 @@ int cpu_sumsq(struct cpu *d, struct device_sumsq *s, struct err *e)
     int threads = pool_threads(d->pool);
     size_t *bad = mem_calloc((size_t)threads, sizeof *bad);
     ASSERT(s->lo % SUMSQ_BLOCK == 0);
-    struct slice_job job = {.d = d, .x = buffer_at(d, s->buffer, s->lo, s->hi), .sumsq = s,
-                            .partial = bad};
+    struct slice_job job = {
+        .d = d, .x = buffer_at(d, s->buffer, s->lo, s->hi), .sumsq = s, .partial = bad};
     pool_run(d->pool, sumsq_share, &job);
     s->bad = SIZE_MAX;
     for (int i = threads - 1; i >= 0; i--)
@@ -109,7 +111,8 @@ int cpu_sumsq(struct cpu *d, struct device_sumsq *s, struct err *e)
 enum { APPLY_PIECE = 4096 };
 
 /* AdamW on [lo, hi) of one tensor; counts the bf16 weights that changed. */
-static size_t apply_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi, bool decay)
+static size_t apply_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi,
+                          bool decay)
 {
     bf16 before[APPLY_PIECE], *flat = d->set[DEVICE_POLICY].flat;
     size_t changed = 0;

@@ -15,8 +15,8 @@ static int add_segment(struct cpu *d, struct model_batch *b, int n, int pos)
     int i = b->rows.n_segments++;
     ASSERT(i < d->device.conf.segments && b->rows.N + n <= d->device.conf.rows);
     ASSERT(pos + n <= d->model.positions);
-    s->segment[i] = (struct model_segment){.row = b->rows.N, .n = n, .pos = pos,
-                                           .block = s->seq[i].block};
+    s->segment[i] =
+        (struct model_segment){.row = b->rows.N, .n = n, .pos = pos, .block = s->seq[i].block};
     s->prompt_of[i] = -1;
     b->rows.N += n;
     return i;
@@ -36,8 +36,9 @@ static void lay_prompts(struct cpu *d, const struct device_batch *a, struct mode
 }
 
 /* One sample's rows: the last prompt token, then its tokens but the last; targets are its tokens. */
-static void lay_sample(struct cpu *d, const struct device_group *g, const struct device_tokens *sample,
-                       int prompt, int loss_at, struct model_batch *b)
+static void lay_sample(struct cpu *d, const struct device_group *g,
+                       const struct device_tokens *sample, int prompt, int loss_at,
+                       struct model_batch *b)
 {
     struct batch_space *s = &d->batch;
     int row = b->rows.N, i = add_segment(d, b, sample->n, g->prompt.n - 1);
@@ -52,10 +53,13 @@ static void lay_sample(struct cpu *d, const struct device_group *g, const struct
 static struct model_batch lay_out(struct cpu *d, const struct device_batch *a)
 {
     struct batch_space *s = &d->batch;
-    struct model_batch b = {
-        .rows = {.token = s->token, .segment = s->segment}, .prompt_of = s->prompt_of,
-        .is_first = a->first, .is_last = a->last, .order = s->order, .target = s->target,
-        .inv_temperature = 1 / a->temperature};
+    struct model_batch b = {.rows = {.token = s->token, .segment = s->segment},
+                            .prompt_of = s->prompt_of,
+                            .is_first = a->first,
+                            .is_last = a->last,
+                            .order = s->order,
+                            .target = s->target,
+                            .inv_temperature = 1 / a->temperature};
     int prompt = 0, loss_at = 0;
 
     lay_prompts(d, a, &b);
@@ -119,7 +123,8 @@ static void report(struct cpu *d, const struct device_batch *a, const struct mod
             if (a->best)
                 a->best[s->loss_row[i] + j] =
                     model_draw(&d->model, cpu_set(d, a->set), acts, seg->row + j, 0,
-                               b->inv_temperature, true, 0).token;
+                               b->inv_temperature, true, 0)
+                        .token;
         }
     }
 }
@@ -162,7 +167,8 @@ int cpu_accumulate(struct cpu *d, struct device_batch *a, struct err *e)
 int cpu_leaf_end(struct cpu *d, struct device_slice *s, struct err *e)
 {
     (void)e;
-    model_embed_scatter(&d->model, d->embed_tokens, d->embed_rows, d->n_embed, d->gradient[s->buffer]);
+    model_embed_scatter(&d->model, d->embed_tokens, d->embed_rows, d->n_embed,
+                        d->gradient[s->buffer]);
     d->n_embed = 0;
     return 0;
 }

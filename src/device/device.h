@@ -29,15 +29,15 @@ struct device_conf {
     struct model_config model;
     const struct kern *kern;
     int threads;
-    bool trainable;      // gradients, masters, moments
-    bool reference;      // a second, forward-only weight set
-    int slots;           // samples decoded at once
-    int positions;       // longest prompt + completion
-    int kv_blocks;       // blocks of the rollout cache
-    int rows;            // rows of a micro-batch or of one prefill call
-    int segments;        // samples and prompts of a micro-batch
-    int leaf_tokens;     // input tokens of the largest leaf: one embedding gradient row each
-    int gradients;       // gradient buffers
+    bool trainable;  // gradients, masters, moments
+    bool reference;  // a second, forward-only weight set
+    int slots;       // samples decoded at once
+    int positions;   // longest prompt + completion
+    int kv_blocks;   // blocks of the rollout cache
+    int rows;        // rows of a micro-batch or of one prefill call
+    int segments;    // samples and prompts of a micro-batch
+    int leaf_tokens; // input tokens of the largest leaf: one embedding gradient row each
+    int gradients;   // gradient buffers
 };
 
 /* Adds this device's arenas to the ledger. */
@@ -82,8 +82,8 @@ struct device_decode {
 
 /* A prompt and some of its samples' completions. */
 struct device_group {
-    struct device_tokens prompt;         // n >= 1
-    const struct device_tokens *sample;  // (n_samples) each n >= 1
+    struct device_tokens prompt;        // n >= 1
+    const struct device_tokens *sample; // (n_samples) each n >= 1
     int n_samples;
 };
 
@@ -91,13 +91,13 @@ struct device_batch {
     enum device_set set;
     const struct device_group *group; // (n_groups)
     int n_groups;
-    bool first, last;       // both true unless one group is cut into several batches
-    float temperature;      // > 0
-    float *logprob;         // (tokens) out, in the order of groups, samples, tokens
-    float *entropy;         // (tokens) out, or NULL
-    int *best;              // (tokens) out: the most likely token, or NULL
-    const float *coef;      // accumulate: (tokens) d objective / d logprob
-    int gradient;           // accumulate: the buffer
+    bool first, last;  // both true unless one group is cut into several batches
+    float temperature; // > 0
+    float *logprob;    // (tokens) out, in the order of groups, samples, tokens
+    float *entropy;    // (tokens) out, or NULL
+    int *best;         // (tokens) out: the most likely token, or NULL
+    const float *coef; // accumulate: (tokens) d objective / d logprob
+    int gradient;      // accumulate: the buffer
 };
 
 struct device_slice {
@@ -113,9 +113,9 @@ struct device_fold {
 
 struct device_sumsq {
     int buffer;
-    size_t lo, hi;  // element range; lo a multiple of SUMSQ_BLOCK
-    double *block;  // ((hi - lo + SUMSQ_BLOCK - 1) / SUMSQ_BLOCK) out
-    size_t bad;     // out: first element that is not finite, or SIZE_MAX
+    size_t lo, hi; // element range; lo a multiple of SUMSQ_BLOCK
+    double *block; // ((hi - lo + SUMSQ_BLOCK - 1) / SUMSQ_BLOCK) out
+    size_t bad;    // out: first element that is not finite, or SIZE_MAX
 };
 
 struct device_apply {

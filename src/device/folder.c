@@ -17,7 +17,8 @@ static int put_weights(void *ctx, size_t lo, size_t n, const bf16 *data, struct 
 static int put_masters(void *ctx, size_t lo, size_t n, const float *data, struct err *e)
 {
     const struct traffic *t = ctx;
-    struct device_floats f = {.state = DEVICE_MASTER, .lo = lo, .hi = lo + n, .data = (float *)data};
+    struct device_floats f = {
+        .state = DEVICE_MASTER, .lo = lo, .hi = lo + n, .data = (float *)data};
     return device_state_write(t->d, &f, e);
 }
 

@@ -13,7 +13,8 @@
 enum { CONFIG_BYTES_MAX = 16 << 20 };
 
 static const char *const FAMILY_TYPE[] = {"llama", "qwen2", "qwen3"};
-static const char *const FAMILY_CLASS[] = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+static const char *const FAMILY_CLASS[] = {"LlamaForCausalLM", "Qwen2ForCausalLM",
+                                           "Qwen3ForCausalLM"};
 
 static int load_json(const char *path, json_t **root, struct err *e)
 {
@@ -26,7 +27,8 @@ static int load_json(const char *path, json_t **root, struct err *e)
     *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
     mem_free(text);
     if (!*root)
-        return err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", path, problem.line, problem.text);
+        return err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", path, problem.line,
+                       problem.text);
     if (!json_is_object(*root)) {
         json_decref(*root);
         *root = NULL;
@@ -53,7 +55,8 @@ static int get_int(const json_t *root, const char *key, int fallback, int *out, 
     return 0;
 }
 
-static int get_real(const json_t *root, const char *key, double fallback, double *out, struct err *e)
+static int get_real(const json_t *root, const char *key, double fallback, double *out,
+                    struct err *e)
 {
     const json_t *v = json_object_get(root, key);
     *out = fallback;
@@ -94,12 +97,26 @@ struct neutral {
 };
 
 static const struct neutral NEUTRAL[] = {
-    {"attention_dropout", 0}, {"hidden_dropout", 0}, {"pretraining_tp", 1},
-    {"partial_rotary_factor", 1}, {"num_experts", 0}, {"num_local_experts", 0},
-    {"n_routed_experts", 0}, {"attn_logit_softcapping", 0}, {"final_logit_softcapping", 0},
-    {"attention_multiplier", 0}, {"residual_multiplier", 1}, {"embedding_multiplier", 1},
-    {"logits_scaling", 1}, {"mlp_bias", 0}, {"use_sliding_window", 0}, {"attention_chunk_size", 0},
-    {"embedding_scale", 1}, {"logit_scale", 1}, {"clip_qkv", 0}, {"parallel_attn", 0},
+    {"attention_dropout", 0},
+    {"hidden_dropout", 0},
+    {"pretraining_tp", 1},
+    {"partial_rotary_factor", 1},
+    {"num_experts", 0},
+    {"num_local_experts", 0},
+    {"n_routed_experts", 0},
+    {"attn_logit_softcapping", 0},
+    {"final_logit_softcapping", 0},
+    {"attention_multiplier", 0},
+    {"residual_multiplier", 1},
+    {"embedding_multiplier", 1},
+    {"logits_scaling", 1},
+    {"mlp_bias", 0},
+    {"use_sliding_window", 0},
+    {"attention_chunk_size", 0},
+    {"embedding_scale", 1},
+    {"logit_scale", 1},
+    {"clip_qkv", 0},
+    {"parallel_attn", 0},
 };
 
 static int refuse_extras(const json_t *root, struct err *e)
@@ -110,12 +127,15 @@ static int refuse_extras(const json_t *root, struct err *e)
             (json_is_number(v) && json_number_value(v) == NEUTRAL[i].value))
             continue;
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
-        int rc = err_set(e, ERR_UNSUPPORTED, "%s = %.60s is not supported; LoCo would compute "
-                         "something else", NEUTRAL[i].key, text ? text : "?");
+        int rc = err_set(e, ERR_UNSUPPORTED,
+                         "%s = %.60s is not supported; LoCo would compute "
+                         "something else",
+                         NEUTRAL[i].key, text ? text : "?");
         mem_free(text);
         return rc;
     }
-    static const char *const ABSENT[] = {"quantization_config", "no_rope_layers", "num_nextn_predict_layers"};
+    static const char *const ABSENT[] = {"quantization_config", "no_rope_layers",
+                                         "num_nextn_predict_layers"};
     for (size_t i = 0; i < ARRAY_LEN(ABSENT); i++) {
         const json_t *v = json_object_get(root, ABSENT[i]);
         if (v && !json_is_null(v))
@@ -129,10 +149,14 @@ static int refuse_windows(const json_t *root, struct err *e)
 {
     const json_t *types = json_object_get(root, "layer_types"), *v;
     size_t i;
-    json_array_foreach(types, i, v)
-        if (!json_is_string(v) || strcmp(json_string_value(v), "full_attention") != 0)
-            return err_set(e, ERR_UNSUPPORTED, "layer_types[%zu] = '%s' is not supported; every layer "
-                           "must be full_attention", i, json_is_string(v) ? json_string_value(v) : "?");
+    json_array_foreach(
+        types, i,
+        v) if (!json_is_string(v) ||
+               strcmp(json_string_value(v), "full_attention") !=
+                   0) return err_set(e, ERR_UNSUPPORTED,
+                                     "layer_types[%zu] = '%s' is not supported; every layer "
+                                     "must be full_attention",
+                                     i, json_is_string(v) ? json_string_value(v) : "?");
     return 0;
 }
 
@@ -152,8 +176,10 @@ static int read_family(struct model_config *c, const json_t *root, struct err *e
         c->family = (enum model_family)i;
         return 0;
     }
-    return err_set(e, ERR_UNSUPPORTED, "model_type '%s' is not supported; LoCo trains llama, qwen2 and "
-                   "qwen3", type);
+    return err_set(e, ERR_UNSUPPORTED,
+                   "model_type '%s' is not supported; LoCo trains llama, qwen2 and "
+                   "qwen3",
+                   type);
 }
 
 /* ---- rope ---- */
@@ -177,21 +203,26 @@ static int read_rope(struct model_config *c, const json_t *root, struct err *e)
     double partial = 1;
     TRY(get_real(scaling, "partial_rotary_factor", 1, &partial, e));
     if (partial != 1)
-        return err_set(e, ERR_UNSUPPORTED, "%s: partial_rotary_factor %g is not supported; expected 1",
-                       where, partial);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: partial_rotary_factor %g is not supported; expected 1", where, partial);
     if (!kind || strcmp(kind, "default") == 0)
         return 0;
     if (strcmp(kind, "llama3") != 0)
-        return err_set(e, ERR_UNSUPPORTED, "%s: rope type '%s' is not supported; expected default or "
-                       "llama3", where, kind);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%s: rope type '%s' is not supported; expected default or "
+                       "llama3",
+                       where, kind);
     c->rope_llama3 = true;
     TRY(get_real(scaling, "factor", 0, &c->rope_factor, e));
     TRY(get_real(scaling, "low_freq_factor", 0, &c->rope_low, e));
     TRY(get_real(scaling, "high_freq_factor", 0, &c->rope_high, e));
     TRY(get_real(scaling, "original_max_position_embeddings", 0, &c->rope_original, e));
-    if (c->rope_factor <= 0 || c->rope_low <= 0 || c->rope_original <= 0 || c->rope_high <= c->rope_low)
-        return err_set(e, ERR_FORMAT, "%s: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                       "original_max_position_embeddings", where);
+    if (c->rope_factor <= 0 || c->rope_low <= 0 || c->rope_original <= 0 ||
+        c->rope_high <= c->rope_low)
+        return err_set(e, ERR_FORMAT,
+                       "%s: llama3 needs factor, low_freq_factor < high_freq_factor and "
+                       "original_max_position_embeddings",
+                       where);
     return 0;
 fail:
     return err_in(e, rc, "%s", where);
@@ -215,11 +246,14 @@ static int read_shape(struct model_config *c, const json_t *root, struct err *e)
     TRY(get_bool(root, "tie_word_embeddings", false, &c->tied, e));
     c->norm_eps = (float)eps;
     if (c->H % c->G != 0)
-        return err_set(e, ERR_FORMAT, "num_attention_heads %d is no multiple of num_key_value_heads %d",
-                       c->H, c->G);
+        return err_set(e, ERR_FORMAT,
+                       "num_attention_heads %d is no multiple of num_key_value_heads %d", c->H,
+                       c->G);
     if (c->E % 2 != 0 || c->E > 1024)
-        return err_set(e, ERR_UNSUPPORTED, "head_dim %d is not supported; expected an even number up to "
-                       "1024", c->E);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "head_dim %d is not supported; expected an even number up to "
+                       "1024",
+                       c->E);
     if ((int64_t)c->H * c->E > 1 << 20 || (int64_t)c->V * c->D > (int64_t)1 << 40)
         return err_set(e, ERR_UNSUPPORTED, "the model's sizes exceed what LoCo can address");
 fail:
@@ -255,10 +289,11 @@ static int read_eos(struct model_config *c, const json_t *root, struct err *e)
         c->eos[c->n_eos++] = get_id(root, "eos_token_id");
     } else {
         if (!json_is_array(v) || json_array_size(v) > MODEL_EOS_MAX)
-            return err_set(e, ERR_FORMAT, "eos_token_id: expected an integer or a list of at most %d",
+            return err_set(e, ERR_FORMAT,
+                           "eos_token_id: expected an integer or a list of at most %d",
                            MODEL_EOS_MAX);
-        json_array_foreach(v, i, item)
-            c->eos[c->n_eos++] = json_is_integer(item) ? (int)json_integer_value(item) : -1;
+        json_array_foreach(v, i, item) c->eos[c->n_eos++] =
+            json_is_integer(item) ? (int)json_integer_value(item) : -1;
     }
     for (int j = 0; j < c->n_eos; j++)
         if (c->eos[j] < 0 || c->eos[j] >= c->V)
@@ -291,8 +326,10 @@ int model_config_load(struct model_config *c, const char *dir, struct err *e)
 
     *c = (struct model_config){.bos = -1, .pad = -1};
     if (!file_exists(path)) {
-        rc = err_set(e, ERR_IO, "%s: not found; expected a Hugging Face model folder with config.json, "
-                     "*.safetensors and tokenizer.json", path);
+        rc = err_set(e, ERR_IO,
+                     "%s: not found; expected a Hugging Face model folder with config.json, "
+                     "*.safetensors and tokenizer.json",
+                     path);
         goto fail;
     }
     TRY(load_json(path, &root, e));

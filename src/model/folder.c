@@ -45,14 +45,17 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
         const char *name = tensor_at(set, i)->name;
         if (is_known(p, name) || is_buffer(name) || (tied && strcmp(name, TIED_HEAD) == 0))
             continue;
-        return err_set(e, ERR_UNSUPPORTED, "tensor '%s' does not belong to this model; LoCo would "
-                       "ignore it", name);
+        return err_set(e, ERR_UNSUPPORTED,
+                       "tensor '%s' does not belong to this model; LoCo would "
+                       "ignore it",
+                       name);
     }
     return 0;
 }
 
 /* A tied head that is stored all the same must be the embedding, else one of the two is lost. */
-static int check_tied_head(const struct model_params *p, const struct tensor_set *set, struct err *e)
+static int check_tied_head(const struct model_params *p, const struct tensor_set *set,
+                           struct err *e)
 {
     const struct tensor *head = tensor_find(set, TIED_HEAD), *embed;
     int rc = 0;
@@ -62,8 +65,10 @@ static int check_tied_head(const struct model_params *p, const struct tensor_set
                    (uint64_t[]){(uint64_t)p->head.n, (uint64_t)p->head.k}, &head, e));
     TRY(get_param(set, &p->param[0], &embed, e));
     if (head->dtype != embed->dtype || memcmp(head->data, embed->data, embed->n_bytes) != 0)
-        rc = err_set(e, ERR_FORMAT, "tensor '%s' differs from the embedding, but "
-                     "tie_word_embeddings is true; set it to false", TIED_HEAD);
+        rc = err_set(e, ERR_FORMAT,
+                     "tensor '%s' differs from the embedding, but "
+                     "tie_word_embeddings is true; set it to false",
+                     TIED_HEAD);
 fail:
     return rc;
 }
@@ -146,9 +151,12 @@ static int write_weights(const struct model_params *p, const char *like, const c
         const struct model_param *q = &p->param[i];
         fills[n] = (struct fill){.source = source, .offset = q->offset};
         list[n] = (struct tensor_source){
-            .name = q->name, .dtype = TENSOR_BF16, .n_dims = q->is_vector ? 1 : 2,
+            .name = q->name,
+            .dtype = TENSOR_BF16,
+            .n_dims = q->is_vector ? 1 : 2,
             .shape = {(uint64_t)(q->is_vector ? q->cols : q->rows), (uint64_t)q->cols},
-            .fill = fill_param, .ctx = &fills[n]};
+            .fill = fill_param,
+            .ctx = &fills[n]};
         n++;
     }
     if (stores_tied_head(p, like)) {
@@ -215,9 +223,16 @@ int model_save(const struct model_params *p, const char *like, const char *dir,
                const struct model_source *source, struct err *e)
 {
     static const char *const CARRIED[] = {
-        "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-        "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
-        "tokenizer.model", "chat_template.jinja", "chat_template.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "chat_template.json",
     };
     int rc = 0;
     TRY(write_weights(p, like, dir, source, e));

@@ -32,34 +32,13 @@ void acts_carve(struct acts *a, const struct model *m, int rows_max, bool keep, 
     a->stat = carve_take(c, N * (size_t)m->chunks * sizeof *a->stat);
 }
 
-/* One layer of one call. */
-struct pass {
-    const struct model *m;
-    const struct model_weights *w;
-    const struct kv *kv;
-    const struct model_rows *r;
-    struct acts *a;
-    int layer, row_lo;
-    const float *x; // (N, D) rows entering the phase
-    const float *norm;
-};
-
-/* This thread's rows of [row_lo, N). */
-static void my_rows(const struct pass *p, int ith, int nth, int *lo, int *hi)
-{
-    size_t first, limit;
-    pool_split((size_t)(p->r->N - p->row_lo), 1, ith, nth, &first, &limit);
-    *lo = p->row_lo + (int)first;
-    *hi = p->row_lo + (int)limit;
-}
-
 static void embed_rows(void *ctx, int ith, int nth)
 {
     const struct pass *p = ctx;
     const struct model *m = p->m;
     size_t D = (size_t)m->conf.D;
     int lo, hi;
-    my_rows(p, ith, nth, &lo, &hi);
+    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         const bf16 *row = p->w->flat + m->params.embed + (size_t)p->r->token[i] * D;
         m->kern->from_bf16(p->a->x + (size_t)i * D, row, D);
@@ -69,16 +48,29 @@ static void embed_rows(void *ctx, int ith, int nth)
 static void norm_rows(void *ctx, int ith, int nth)
 {
     const struct pass *p = ctx;
-    int D = p->m->conf.D, lo, hi;
-    my_rows(p, ith, nth, &lo, &hi);
+    const struct model *m = p->m;
+    size_t D = (size_t)m->conf.D;
+    int lo, hi;
+    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
     for (int i = lo; i < hi; i++) {
-        size_t at = (size_t)i * (size_t)D;
-        p->m->kern->rmsnorm(p->a->a + at, p->x + at, p->norm, D, p->m->conf.norm_eps);
+        const float *x = p->norm.x + (size_t)i * D;
+        p->a->rstd[i] = m->kern->rmsnorm(p->norm.y + (size_t)i * D, x, p->norm.weight, m->conf.D,
+                                         m->conf.norm_eps);
+        if (p->norm.copy)
+            memcpy(p->norm.copy + (size_t)i * D, x, D * sizeof *x);
     }
 }
 
-/* The segment that holds a row. */
-static const struct model_segment *segment_at(const struct model_rows *r, int row)
+void model_norm(struct pass *p, const float *x, const float *weight, bf16 *y, float *copy)
+{
+    p->norm.x = x;
+    p->norm.weight = weight;
+    p->norm.y = y;
+    p->norm.copy = copy;
+    pool_run(p->m->pool, norm_rows, p);
+}
+
+const struct model_segment *model_segment_at(const struct model_rows *r, int row)
 {
     int lo = 0, hi = r->n_segments;
     while (hi - lo > 1) {
@@ -98,11 +90,11 @@ static void place_row(const struct pass *p, int row, float *tmp)
     const struct model *m = p->m;
     const struct model_config *c = &m->conf;
     const struct kern *kern = m->kern;
-    const struct model_segment *s = segment_at(p->r, row);
+    const struct model_segment *s = model_segment_at(p->r, row);
     const struct model_layer *l = &m->params.layer[p->layer];
     int E = c->E, q_width = model_q_width(c), pos = s->pos + row - s->row;
-    float *qkv = p->a->qkv + act_at(p->a, c->qk_norm ? act_layer(p->a, p->layer) : 0, row,
-                                    model_qkv_width(c));
+    float *qkv = p->a->qkv +
+                 act_at(p->a, c->qk_norm ? act_layer(p->a, p->layer) : 0, row, model_qkv_width(c));
     bf16 *q = p->a->q + act_at(p->a, act_layer(p->a, p->layer), row, q_width);
     const float *cs = m->rope + (size_t)pos * (size_t)E;
 
@@ -111,8 +103,9 @@ static void place_row(const struct pass *p, int row, float *tmp)
     for (int h = 0; h < c->H + c->G; h++) {
         const float *head = qkv + h * E;
         if (c->qk_norm)
-            kern->rmsnorm_f(tmp, head, wide(m, p->w, p->layer, h < c->H ? VECTOR_Q_NORM : VECTOR_K_NORM),
-                            E, c->norm_eps);
+            kern->rmsnorm_f(tmp, head,
+                            wide(m, p->w, p->layer, h < c->H ? VECTOR_Q_NORM : VECTOR_K_NORM), E,
+                            c->norm_eps);
         else
             memcpy(tmp, head, (size_t)E * sizeof *tmp);
         kern->rope(tmp, cs, E, false);
@@ -130,9 +123,9 @@ static void place_row(const struct pass *p, int row, float *tmp)
 static void place_rows(void *ctx, int ith, int nth)
 {
     const struct pass *p = ctx;
-    float *tmp = p->m->logits[ith]; // free between heads; E is far below its size
+    float *tmp = model_tmp(p->m, ith);
     int lo, hi;
-    my_rows(p, ith, nth, &lo, &hi);
+    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
     for (int i = lo; i < hi; i++)
         place_row(p, i, tmp);
 }
@@ -149,7 +142,8 @@ const void *const *model_table(const struct model *m, const struct kv *kv, int i
 
 enum { ATTN_ROWS = 64 }; // query rows of one attention job
 
-static void attend_job(const struct pass *p, const struct model_segment *s, int first, int g, int ith)
+static void attend_job(const struct pass *p, const struct model_segment *s, int first, int g,
+                       int ith)
 {
     const struct model *m = p->m;
     const struct model_config *c = &m->conf;
@@ -158,13 +152,19 @@ static void attend_job(const struct pass *p, const struct model_segment *s, int 
     size_t at = act_at(p->a, layer, row, q_width) + (size_t)(g * heads * c->E);
     size_t soft = p->a->keep ? softmax_at(p->a, c, p->layer, g, row) : 0;
 
-    m->kern->attn(&(struct attn){
-        .q = p->a->q + at, .ldq = (size_t)q_width, .n = MIN(ATTN_ROWS, s->n - first),
-        .n_heads = heads, .E = c->E, .pos = s->pos + first,
-        .kv = model_table(m, p->kv, ith, s, p->layer, g), .scale = 1.0f / sqrtf((float)c->E),
-        .out = p->a->o + at, .ldo = (size_t)q_width,
-        .max = p->a->keep ? p->a->max + soft : NULL,
-        .inv_sum = p->a->keep ? p->a->inv_sum + soft : NULL, .scratch = m->scratch[ith]});
+    m->kern->attn(&(struct attn){.q = p->a->q + at,
+                                 .ldq = (size_t)q_width,
+                                 .n = MIN(ATTN_ROWS, s->n - first),
+                                 .n_heads = heads,
+                                 .E = c->E,
+                                 .pos = s->pos + first,
+                                 .kv = model_table(m, p->kv, ith, s, p->layer, g),
+                                 .scale = 1.0f / sqrtf((float)c->E),
+                                 .out = p->a->o + at,
+                                 .ldo = (size_t)q_width,
+                                 .max = p->a->keep ? p->a->max + soft : NULL,
+                                 .inv_sum = p->a->keep ? p->a->inv_sum + soft : NULL,
+                                 .scratch = m->scratch[ith]});
 }
 
 /* Jobs are (segment, ATTN_ROWS rows, KV head), dealt in order by the work they stand for. */
@@ -175,7 +175,7 @@ static void attend(void *ctx, int ith, int nth)
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < p->r->n_segments; i++) {
             const struct model_segment *s = &p->r->segment[i];
-            if (s->row < p->row_lo)
+            if (s->row < p->lo)
                 continue;
             for (int first = 0; first < s->n; first += ATTN_ROWS) {
                 int64_t cost = (int64_t)MIN(ATTN_ROWS, s->n - first) * (s->pos + first + ATTN_ROWS);
@@ -195,11 +195,16 @@ static void swiglu_rows(void *ctx, int ith, int nth)
 {
     const struct pass *p = ctx;
     int F = p->m->conf.F, lo, hi;
-    my_rows(p, ith, nth, &lo, &hi);
+    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         const float *gate = p->a->gate_up + act_at(p->a, act_layer(p->a, p->layer), i, 2 * F);
         p->m->kern->swiglu(p->a->a + (size_t)i * (size_t)F, gate, gate + F, F);
     }
+}
+
+void model_swiglu(struct pass *p)
+{
+    pool_run(p->m->pool, swiglu_rows, p);
 }
 
 struct product {
@@ -219,8 +224,15 @@ void model_product(const struct model *m, const bf16 *a, size_t lda, const void 
                    int rows, int n, int k, enum gemm_mode mode)
 {
     struct product job = {.m = m,
-                          .gemm = {.a = a, .lda = lda, .b = packed, .c = c, .ldc = (size_t)n,
-                                   .m = rows, .n = n, .k = k, .mode = mode}};
+                          .gemm = {.a = a,
+                                   .lda = lda,
+                                   .b = packed,
+                                   .c = c,
+                                   .ldc = (size_t)n,
+                                   .m = rows,
+                                   .n = n,
+                                   .k = k,
+                                   .mode = mode}};
     pool_run(m->pool, product_share, &job);
 }
 
@@ -229,20 +241,14 @@ static void layer_product(const struct pass *p, int which, const bf16 *a, float 
                           enum gemm_mode mode)
 {
     const struct model_matrix *x = &p->m->params.layer[p->layer].matrix[which];
-    size_t row = (size_t)p->row_lo;
-    model_product(p->m, a + row * (size_t)x->k, (size_t)x->k, p->w->fwd[p->layer * MATRICES + which],
-                  y + row * (size_t)x->n, p->r->N - p->row_lo, x->n, x->k, mode);
+    size_t row = (size_t)p->lo;
+    model_product(p->m, a + row * (size_t)x->k, (size_t)x->k,
+                  p->w->fwd[p->layer * MATRICES + which], y + row * (size_t)x->n, p->r->N - p->lo,
+                  x->n, x->k, mode);
 }
 
-/* The residual that a product adds to: a copy when both ends are kept. */
-static float *residual(const struct pass *p, const float *from, float *to)
-{
-    size_t D = (size_t)p->m->conf.D, at = (size_t)p->row_lo * D;
-    if (from != to)
-        memcpy(to + at, from + at, (size_t)(p->r->N - p->row_lo) * D * sizeof *to);
-    return to;
-}
-
+/* The residual stream: x enters, mid lies between attention and feed-forward, out leaves. Where
+   activations are kept they are three arrays, and a norm copies what the next product adds to. */
 static void run_layer(struct pass *p, bool stop_after_kv)
 {
     const struct model *m = p->m;
@@ -250,44 +256,27 @@ static void run_layer(struct pass *p, bool stop_after_kv)
     struct acts *a = p->a;
     int l = act_layer(a, p->layer);
     float *x = a->x + act_at(a, l, 0, c->D);
-    float *x_mid = a->keep ? a->x_mid + act_at(a, l, 0, c->D) : x;
-    float *x_out = a->keep ? a->x + act_at(a, l + 1, 0, c->D) : x;
+    float *mid = a->keep ? a->x_mid + act_at(a, l, 0, c->D) : x;
+    float *out = a->keep ? a->x + act_at(a, l + 1, 0, c->D) : x;
 
-    p->x = x;
-    p->norm = wide(m, p->w, p->layer, VECTOR_ATTN_NORM);
-    pool_run(m->pool, norm_rows, p);
+    model_norm(p, x, wide(m, p->w, p->layer, VECTOR_ATTN_NORM), a->a, a->keep ? mid : NULL);
     layer_product(p, MATRIX_QKV, a->a,
                   a->qkv + act_at(a, c->qk_norm ? l : 0, 0, model_qkv_width(c)), GEMM_STORE);
     pool_run(m->pool, place_rows, p);
     if (stop_after_kv)
         return;
     pool_run(m->pool, attend, p);
-    layer_product(p, MATRIX_O, a->o + act_at(a, l, 0, model_q_width(c)), residual(p, x, x_mid),
-                  GEMM_ADD);
-    p->x = x_mid;
-    p->norm = wide(m, p->w, p->layer, VECTOR_MLP_NORM);
-    pool_run(m->pool, norm_rows, p);
+    layer_product(p, MATRIX_O, a->o + act_at(a, l, 0, model_q_width(c)), mid, GEMM_ADD);
+    model_norm(p, mid, wide(m, p->w, p->layer, VECTOR_MLP_NORM), a->a, a->keep ? out : NULL);
     layer_product(p, MATRIX_GATE_UP, a->a, a->gate_up + act_at(a, l, 0, 2 * c->F), GEMM_STORE);
-    pool_run(m->pool, swiglu_rows, p);
-    layer_product(p, MATRIX_DOWN, a->a, residual(p, x_mid, x_out), GEMM_ADD);
-}
-
-static void final_norm_rows(void *ctx, int ith, int nth)
-{
-    const struct pass *p = ctx;
-    int D = p->m->conf.D, lo, hi;
-    my_rows(p, ith, nth, &lo, &hi);
-    for (int i = lo; i < hi; i++) {
-        size_t at = (size_t)i * (size_t)D;
-        p->a->rstd[i] =
-            p->m->kern->rmsnorm(p->a->f + at, p->x + at, p->norm, D, p->m->conf.norm_eps);
-    }
+    model_swiglu(p);
+    layer_product(p, MATRIX_DOWN, a->a, out, GEMM_ADD);
 }
 
 void model_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                    const struct model_rows *r, int row_lo, int head_lo, struct acts *a)
 {
-    struct pass p = {.m = m, .w = w, .kv = kv, .r = r, .a = a, .row_lo = row_lo};
+    struct pass p = {.m = m, .w = w, .kv = kv, .r = r, .a = a, .lo = row_lo};
     ASSERT(r->N <= a->rows_max && row_lo <= r->N);
     if (row_lo == r->N)
         return;
@@ -296,8 +285,7 @@ void model_forward(const struct model *m, const struct model_weights *w, const s
         run_layer(&p, head_lo == r->N && !a->keep && p.layer == m->conf.L - 1);
     if (head_lo == r->N)
         return;
-    p.row_lo = head_lo;
-    p.x = a->x + act_at(a, a->keep ? m->conf.L : 0, 0, m->conf.D);
-    p.norm = wide(m, w, m->conf.L, 0);
-    pool_run(m->pool, final_norm_rows, &p);
+    p.lo = head_lo;
+    model_norm(&p, a->x + act_at(a, a->keep ? m->conf.L : 0, 0, m->conf.D),
+               wide(m, w, m->conf.L, 0), a->f, NULL);
 }

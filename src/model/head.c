@@ -21,10 +21,16 @@ static const float *chunk_logits(const struct model *m, const struct model_weigh
                                  const struct acts *a, int row, int rows, int chunk, int ith)
 {
     int D = m->conf.D;
-    m->kern->gemm(&(struct gemm){.a = a->f + (size_t)row * (size_t)D, .lda = (size_t)D,
-                                 .b = w->head_fwd[chunk], .c = m->logits[ith], .ldc = VOCAB_CHUNK,
-                                 .m = rows, .n = model_chunk_width(m, chunk), .k = D,
-                                 .mode = GEMM_STORE, .scratch = m->scratch[ith]});
+    m->kern->gemm(&(struct gemm){.a = a->f + (size_t)row * (size_t)D,
+                                 .lda = (size_t)D,
+                                 .b = w->head_fwd[chunk],
+                                 .c = m->logits[ith],
+                                 .ldc = VOCAB_CHUNK,
+                                 .m = rows,
+                                 .n = model_chunk_width(m, chunk),
+                                 .k = D,
+                                 .mode = GEMM_STORE,
+                                 .scratch = m->scratch[ith]});
     return m->logits[ith];
 }
 
@@ -39,8 +45,9 @@ static void chunk_rows(const struct head_job *j, int lo, int hi, int chunk, int 
             int target = j->target ? j->target[row + i] - base : -1;
             if (target < 0 || target >= width)
                 target = -1;
-            j->a->stat[(size_t)(row + i) * (size_t)m->chunks + (size_t)chunk] = m->kern->chunk_stats(
-                logits + (size_t)i * VOCAB_CHUNK, width, j->inv_temperature, target);
+            j->a->stat[(size_t)(row + i) * (size_t)m->chunks + (size_t)chunk] =
+                m->kern->chunk_stats(logits + (size_t)i * VOCAB_CHUNK, width, j->inv_temperature,
+                                     target);
         }
     }
 }
@@ -64,7 +71,12 @@ static void head_share(void *ctx, int ith, int nth)
 void model_head(const struct model *m, const struct model_weights *w, const struct acts *a,
                 int head_lo, int N, const int *target, float inv_temperature)
 {
-    struct head_job job = {.m = m, .w = w, .a = a, .lo = head_lo, .hi = N, .target = target,
+    struct head_job job = {.m = m,
+                           .w = w,
+                           .a = a,
+                           .lo = head_lo,
+                           .hi = N,
+                           .target = target,
                            .inv_temperature = inv_temperature};
     if (head_lo < N)
         pool_run(m->pool, head_share, &job);
@@ -135,8 +147,9 @@ struct drawn model_draw(const struct model *m, const struct model_weights *w, co
                        : pick_chunk(stat, m->chunks, max, uniform * sum, &left);
     int width = model_chunk_width(m, chunk);
     const float *logits = chunk_logits(m, w, a, row, 1, chunk, ith);
-    int at = greedy ? m->kern->argmax(logits, width)
-                    : m->kern->chunk_draw(logits, width, inv_temperature, stat[chunk].max, (float)left);
+    int at =
+        greedy ? m->kern->argmax(logits, width)
+               : m->kern->chunk_draw(logits, width, inv_temperature, stat[chunk].max, (float)left);
     float lse = (float)(max + exact_log(sum));
     return (struct drawn){.token = chunk * VOCAB_CHUNK + at,
                           .logprob = logits[at] * inv_temperature - lse};

@@ -22,7 +22,8 @@ static struct model_param *add_param(struct model_params *p, const char *name, i
                                      bool is_vector)
 {
     struct model_param *q = &p->param[p->n++];
-    *q = (struct model_param){.offset = p->count, .rows = rows, .cols = cols, .is_vector = is_vector};
+    *q = (struct model_param){
+        .offset = p->count, .rows = rows, .cols = cols, .is_vector = is_vector};
     snprintf(q->name, sizeof q->name, "%s", name);
     p->count += (size_t)rows * (size_t)cols;
     return q;
@@ -193,7 +194,6 @@ void model_release(struct model *m)
 
 /* ---- weights ---- */
 
-
 size_t model_wide_offset(const struct model *m, int layer, int vector)
 {
     const struct model_layer *l = m->params.layer;
@@ -214,7 +214,8 @@ void model_weights_carve(struct model_weights *w, const struct model *m, bool tr
 
     *w = (struct model_weights){0};
     w->flat = carve_take(c, p->count * sizeof *w->flat);
-    w->wide = carve_take(c, (model_wide_offset(m, m->conf.L, 0) + (size_t)m->conf.D) * sizeof *w->wide);
+    w->wide =
+        carve_take(c, (model_wide_offset(m, m->conf.L, 0) + (size_t)m->conf.D) * sizeof *w->wide);
     w->fwd = carve_take(c, n_matrices * sizeof *w->fwd);
     w->head_fwd = carve_take(c, n_chunks * sizeof *w->head_fwd);
     if (trainable) {

@@ -42,10 +42,10 @@ struct model_config {
     int H, G, E;       // query heads, KV heads, head width
     int positions_max; // max_position_embeddings
     float norm_eps;
-    bool tied;          // the head is the embedding
-    bool qkv_bias;      // Qwen2
-    bool qk_norm;       // Qwen3
-    bool rope_llama3;   // Llama 3 frequency scaling, with the four numbers below
+    bool tied;        // the head is the embedding
+    bool qkv_bias;    // Qwen2
+    bool qk_norm;     // Qwen3
+    bool rope_llama3; // Llama 3 frequency scaling, with the four numbers below
     double rope_theta;
     double rope_factor, rope_low, rope_high, rope_original;
     int eos[MODEL_EOS_MAX]; // stop ids: generation_config.json's, else config.json's
@@ -131,11 +131,11 @@ struct model {
     const struct kern *kern;
     struct pool *pool;
     int threads;
-    int positions;      // rows of the rope table: bounds every position
-    int chunks;         // vocabulary chunks
-    float *rope;        // (positions, E): cosines then sines
-    void **scratch;     // (threads) kernel scratch
-    float **logits;     // (threads) (MODEL_LOGIT_ROWS, VOCAB_CHUNK)
+    int positions;       // rows of the rope table: bounds every position
+    int chunks;          // vocabulary chunks
+    float *rope;         // (positions, E): cosines then sines
+    void **scratch;      // (threads) kernel scratch
+    float **logits;      // (threads) (MODEL_LOGIT_ROWS, VOCAB_CHUNK)
     const void ***table; // (threads) (kv_blocks(positions)) block pointers of one attention call
 };
 
@@ -260,12 +260,12 @@ struct drawn model_draw(const struct model *m, const struct model_weights *w, co
 struct model_batch {
     struct model_rows rows;
     int prompt_rows;
-    const int *prompt_of;   // (n_segments) the prompt segment of a sample, or -1; -1 for prompts
-    bool is_first;          // the first part of its groups: their prompts' K, V gradients start at 0
-    bool is_last;           // the last: prompts are back-propagated here
-    const int *order;       // (n_order) segments in the order of gradient sums: all samples, and
-    int n_order;            //   each prompt after its last sample when is_last
-    const int *target;      // (N) next token; used from prompt_rows on
+    const int *prompt_of; // (n_segments) the prompt segment of a sample, or -1; -1 for prompts
+    bool is_first;        // the first part of its groups: their prompts' K, V gradients start at 0
+    bool is_last;         // the last: prompts are back-propagated here
+    const int *order;     // (n_order) segments in the order of gradient sums: all samples, and
+    int n_order;          //   each prompt after its last sample when is_last
+    const int *target;    // (N) next token; used from prompt_rows on
     float inv_temperature;
 };
 

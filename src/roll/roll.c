@@ -102,9 +102,11 @@ void roll_submit(struct roll *r, const struct roll_request *q)
     if (roll_pending(r) == 0)
         r->n_requests = r->first = 0;
     mem_grow(&r->request, &r->requests_cap, (size_t)r->n_requests + 1, sizeof *r->request);
-    r->request[r->n_requests++] = (struct active){
-        .q = *q, .handle = -1, .next_sample = q->sample_lo, .unfinished = q->sample_hi - q->sample_lo,
-        .used = true};
+    r->request[r->n_requests++] = (struct active){.q = *q,
+                                                  .handle = -1,
+                                                  .next_sample = q->sample_lo,
+                                                  .unfinished = q->sample_hi - q->sample_lo,
+                                                  .used = true};
 }
 
 int roll_pending(const struct roll *r)
@@ -127,13 +129,18 @@ static int free_slot(const struct roll *r)
 static int start_sample(struct roll *r, int i, int slot, struct err *e)
 {
     struct active *a = &r->request[i];
-    struct device_fork fork = {.handle = a->handle, .slot = slot, .epoch = a->q.epoch,
-                               .index = a->q.index, .sample = (uint32_t)a->next_sample,
+    struct device_fork fork = {.handle = a->handle,
+                               .slot = slot,
+                               .epoch = a->q.epoch,
+                               .index = a->q.index,
+                               .sample = (uint32_t)a->next_sample,
                                .tokens_max = a->q.tokens_max};
     int rc = device_fork(r->conf.device, &fork, e);
     if (rc < 0)
         return rc;
-    r->slot[slot] = (struct running){.request = i, .sample = a->next_sample++, .busy = true,
+    r->slot[slot] = (struct running){.request = i,
+                                     .sample = a->next_sample++,
+                                     .busy = true,
                                      .blocks = sample_blocks(a->q.prompt.n, a->q.tokens_max)};
     r->blocks_free -= r->slot[slot].blocks;
     r->n_busy++;
@@ -167,8 +174,8 @@ static bool should_prefill(const struct roll *r)
     if (r->first == r->n_requests || free_slot(r) < 0)
         return false;
     const struct active *a = &r->request[r->first];
-    return a->handle < 0 && prompt_blocks(&a->q) + sample_blocks(a->q.prompt.n, a->q.tokens_max) <=
-                                r->blocks_free;
+    return a->handle < 0 &&
+           prompt_blocks(&a->q) + sample_blocks(a->q.prompt.n, a->q.tokens_max) <= r->blocks_free;
 }
 
 bool roll_begin(struct roll *r)
@@ -185,10 +192,13 @@ bool roll_begin(struct roll *r)
     }
     if (r->n_busy == 0)
         return false;
-    r->decode = (struct device_decode){
-        .steps = r->conf.dispatch_steps, .return_on_free = r->first < r->n_requests,
-        .temperature = r->conf.temperature, .key = r->conf.key, .stop = r->conf.stop,
-        .n_stop = r->conf.n_stop, .out = r->decode.out};
+    r->decode = (struct device_decode){.steps = r->conf.dispatch_steps,
+                                       .return_on_free = r->first < r->n_requests,
+                                       .temperature = r->conf.temperature,
+                                       .key = r->conf.key,
+                                       .stop = r->conf.stop,
+                                       .n_stop = r->conf.n_stop,
+                                       .out = r->decode.out};
     r->phase = DECODE;
     device_begin_decode(r->conf.device, &r->decode);
     return true;

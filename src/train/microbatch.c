@@ -10,12 +10,18 @@ struct train_limits train_limits(int row_budget, int prompt_max, int completion_
 }
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,
-                 enum device_set set, float temperature, const struct train_leaf *leaf, int gradient)
+                 enum device_set set, float temperature, const struct train_leaf *leaf,
+                 int gradient)
 {
     struct device_group *part = r->part;
     size_t cap = r->part_cap;
-    *r = (struct train_run){.device = d, .limits = limits, .leaf = *leaf, .set = set,
-                            .temperature = temperature, .gradient = gradient, .part = part,
+    *r = (struct train_run){.device = d,
+                            .limits = limits,
+                            .leaf = *leaf,
+                            .set = set,
+                            .temperature = temperature,
+                            .gradient = gradient,
+                            .part = part,
                             .part_cap = cap};
     r->scored = leaf->n_groups == 0;
 }
@@ -80,7 +86,8 @@ static void take_samples(struct train_run *r)
     }
     ASSERT(r->sample > first);
     r->batch.last = r->sample == g->n_samples;
-    add_part(r, (struct device_group){.prompt = g->prompt, .sample = g->sample + first,
+    add_part(r, (struct device_group){.prompt = g->prompt,
+                                      .sample = g->sample + first,
                                       .n_samples = r->sample - first});
     if (r->batch.last) {
         r->group++;
@@ -99,11 +106,15 @@ bool train_begin(struct train_run *r)
         return true;
     }
     size_t at = r->token;
-    r->batch = (struct device_batch){
-        .set = r->set, .first = true, .last = true, .temperature = r->temperature,
-        .logprob = r->leaf.logprob + at, .entropy = r->leaf.entropy ? r->leaf.entropy + at : NULL,
-        .best = r->leaf.best ? r->leaf.best + at : NULL,
-        .coef = r->leaf.coef ? r->leaf.coef + at : NULL, .gradient = r->gradient};
+    r->batch = (struct device_batch){.set = r->set,
+                                     .first = true,
+                                     .last = true,
+                                     .temperature = r->temperature,
+                                     .logprob = r->leaf.logprob + at,
+                                     .entropy = r->leaf.entropy ? r->leaf.entropy + at : NULL,
+                                     .best = r->leaf.best ? r->leaf.best + at : NULL,
+                                     .coef = r->leaf.coef ? r->leaf.coef + at : NULL,
+                                     .gradient = r->gradient};
     if (r->sample == 0)
         take_groups(r);
     if (r->batch.n_groups == 0)

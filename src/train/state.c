@@ -45,8 +45,12 @@ static int save_slice(struct device *d, const char *path, size_t lo, size_t hi, 
     snprintf(text[2], sizeof text[2], "%zu", d->n_elements);
     for (int s = 0; s < STATES; s++) {
         fill[s] = (struct fill){.device = d, .state = (enum device_state)s, .offset = lo};
-        source[s] = (struct tensor_source){.name = STATE_NAME[s], .dtype = TENSOR_F32, .n_dims = 1,
-                                           .shape = {hi - lo}, .fill = fill_state, .ctx = &fill[s]};
+        source[s] = (struct tensor_source){.name = STATE_NAME[s],
+                                           .dtype = TENSOR_F32,
+                                           .n_dims = 1,
+                                           .shape = {hi - lo},
+                                           .fill = fill_state,
+                                           .ctx = &fill[s]};
     }
     return tensor_write(path, source, STATES, meta, ARRAY_LEN(meta), NULL, e);
 }
@@ -72,8 +76,8 @@ static int read_offset(const struct tensor_set *set, const char *key, size_t *ou
     const char *text = tensor_metadata(set, key);
     int64_t value;
     if (!text || !str_to_int(text, &value) || value < 0)
-        return err_set(e, ERR_FORMAT, "__metadata__ has no offset '%s'; expected a file that LoCo wrote",
-                       key);
+        return err_set(e, ERR_FORMAT,
+                       "__metadata__ has no offset '%s'; expected a file that LoCo wrote", key);
     *out = (size_t)value;
     return 0;
 }
@@ -96,8 +100,8 @@ fail:
 }
 
 /* Reads one file whose slice must start at *at; moves *at to its end. */
-static int load_slice(struct device *const *device, int n, const char *path, size_t *at, float *piece,
-                      struct err *e)
+static int load_slice(struct device *const *device, int n, const char *path, size_t *at,
+                      float *piece, struct err *e)
 {
     int rc = 0;
     size_t lo = 0, hi = 0, count = 0;
@@ -107,13 +111,15 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
     TRY(read_offset(set, "hi", &hi, e));
     TRY(read_offset(set, "count", &count, e));
     if (lo != *at || hi < lo || count != device[0]->n_elements || hi > count) {
-        rc = err_set(e, ERR_STATE, "holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu",
-                     lo, hi, count, *at, device[0]->n_elements);
+        rc = err_set(e, ERR_STATE,
+                     "holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu", lo, hi,
+                     count, *at, device[0]->n_elements);
         goto fail;
     }
     for (int s = 0; s < STATES; s++) {
         const struct tensor *t;
-        TRY(tensor_get(set, STATE_NAME[s], TENSOR_ONLY(TENSOR_F32), 1, (uint64_t[]){hi - lo}, &t, e));
+        TRY(tensor_get(set, STATE_NAME[s], TENSOR_ONLY(TENSOR_F32), 1, (uint64_t[]){hi - lo}, &t,
+                       e));
         TRY(tensor_finite(set, t, e));
         TRY(load_tensor(device, n, t, (enum device_state)s, lo, piece, e));
     }
@@ -140,8 +146,9 @@ int train_state_load(struct device *const *device, int n, const char *dir, struc
             goto fail;
     }
     if (at != device[0]->n_elements)
-        rc = err_set(e, ERR_STATE, "%s: optimizer files end at element %zu of %zu; a file is missing",
-                     dir, at, device[0]->n_elements);
+        rc = err_set(e, ERR_STATE,
+                     "%s: optimizer files end at element %zu of %zu; a file is missing", dir, at,
+                     device[0]->n_elements);
 fail:
     for (size_t i = 0; i < n_names; i++)
         mem_free(name[i]);

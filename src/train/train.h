@@ -56,11 +56,12 @@ struct train_run {
     struct device_slice closing; // in flight
     struct device_group *part;   // (cap) its groups; kept for reuse
     size_t part_cap;
-    size_t rows, rows_padded;    // sums over micro-batches, for pack/padding_ratio
+    size_t rows, rows_padded; // sums over micro-batches, for pack/padding_ratio
 };
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,
-                 enum device_set set, float temperature, const struct train_leaf *leaf, int gradient);
+                 enum device_set set, float temperature, const struct train_leaf *leaf,
+                 int gradient);
 /* Begins the next micro-batch on the device; false when the leaf is done. */
 bool train_begin(struct train_run *r);
 int train_finish(struct train_run *r, struct err *e);
@@ -79,7 +80,7 @@ struct train_node {
 
 struct train_tree {
     struct device *device;
-    int n;                                  // roots on the stack, ascending leaves
+    int n; // roots on the stack, ascending leaves
     struct train_node node[TRAIN_ROOTS_MAX];
 };
 

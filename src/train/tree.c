@@ -53,8 +53,8 @@ int train_tree_fold(struct train_tree *t, struct err *e)
 {
     while (t->n >= 2 && are_siblings(&t->node[t->n - 2], &t->node[t->n - 1])) {
         struct train_node *left = &t->node[t->n - 2];
-        struct device_fold f = {.into = left->buffer, .from = t->node[t->n - 1].buffer,
-                                .hi = t->device->n_elements};
+        struct device_fold f = {
+            .into = left->buffer, .from = t->node[t->n - 1].buffer, .hi = t->device->n_elements};
         int rc = device_grad_fold(t->device, &f, e);
         if (rc < 0)
             return rc;

@@ -11,6 +11,7 @@ A golden file holds, for sequence i = 0, 1, ...:
     seq.i.argmax     I32 (n - 1)  most likely token there
 and for all sequences together
     temperature      F32 (1)
+    spread           F32 (1)      standard deviation of a row's log-probabilities, rms over rows
     grad.NAME        F32          gradient of the sum of the losses by tensor NAME (bf16 values)
 Versions: README.md.
 """
@@ -44,12 +45,14 @@ def golden(folder, seed):
     random = torch.Generator().manual_seed(seed)
     temperature = TEMPERATURE.get(folder.name, 1.0)
     tensors = {"temperature": torch.tensor([temperature])}
+    variances = []
     for i, n in enumerate(LENGTHS):
         ids, coef = sequence(random, model.config.vocab_size, n)
         rows = distribution(model, ids, temperature)
         logprobs = rows.gather(1, ids[1:, None])[:, 0]
         (coef[1:] * logprobs).sum().backward()
         rows = rows.detach()
+        variances.append(rows.var(dim=-1))
         tensors |= {
             f"seq.{i}.ids": ids.int(),
             f"seq.{i}.coef": coef,
@@ -57,6 +60,7 @@ def golden(folder, seed):
             f"seq.{i}.entropies": -(rows.exp() * rows).sum(dim=-1),
             f"seq.{i}.argmax": rows.argmax(dim=-1).int(),
         }
+    tensors["spread"] = torch.cat(variances).mean().sqrt()[None]
     tensors |= {f"grad.{name}": w.grad for name, w in model.named_parameters()}
     save_file(tensors, folder / "golden.safetensors")
 
@@ -64,5 +68,6 @@ def golden(folder, seed):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    torch.set_num_threads(1)  # one order of summation
     for number, path in enumerate(sorted(pathlib.Path(sys.argv[1]).glob("*/config.json"))):
         golden(path.parent, 200 + number)
