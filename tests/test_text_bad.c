@@ -246,6 +246,20 @@ static void broken_added_tokens_are_refused(void **state)
     check_all(bad, ARRAY_LEN(bad));
 }
 
+static void an_added_token_takes_nobodys_id(void **state)
+{
+    (void)state;
+    // Three tokens, so the next id is 3 as the reference counts; but the vocabulary has a gap.
+    static const char json[] =
+        "{\"pre_tokenizer\": " BYTE_LEVEL ", \"decoder\": " BYTE_LEVEL
+        ", \"model\": " MODEL("{\"a\": 0, \"b\": 1, \"c\": 3}",
+                              "[]") ", \"added_tokens\": [" ADDED("4", "x", "") "]}";
+    struct text *t;
+    struct err e = {0};
+    assert_int_equal(text_parse(&t, json, strlen(json), &e), ERR_FORMAT);
+    check_error(e, ERR_FORMAT, "added_tokens[0]: would be id 3, which belongs to another token");
+}
+
 #define TEMPLATE(single, specials)                                                                 \
     "{\"type\": \"TemplateProcessing\", \"single\": " single ", \"pair\": [], "                    \
     "\"special_tokens\": " specials "}"
@@ -332,6 +346,7 @@ int main(void)
         cmocka_unit_test(broken_models_are_refused),
         cmocka_unit_test(model_options_that_change_ids_are_refused),
         cmocka_unit_test(broken_added_tokens_are_refused),
+        cmocka_unit_test(an_added_token_takes_nobodys_id),
         cmocka_unit_test(broken_templates_are_refused),
         cmocka_unit_test(what_is_no_json_is_refused_with_its_line),
         cmocka_unit_test(a_message_starts_with_the_file),

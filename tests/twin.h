@@ -1,8 +1,8 @@
 /* The twin: the whole model once more, in double precision and textbook loops.
  *
- * It is the oracle of the engine's forward and backward, so it shares no arithmetic with the engine:
- * no tiles, no packing, no chunks of the vocabulary, every value materialised, each backward
- * written by hand under its forward. It is never optimised. Two modes:
+ * It is the oracle of the engine's forward and backward, so it shares no arithmetic with the
+ * engine: no tiles, no packing, no chunks of the vocabulary, every value materialised, each
+ * backward written by hand under its forward. It is never optimised. Two modes:
  *
  *   TWIN_EXACT    the mathematics, no rounding: compared with finite differences and with PyTorch
  *   TWIN_ROUNDED  bf16 roundings at the places that docs/NUMERICS.md sections 3 to 5 name, forward

@@ -6,9 +6,9 @@
  *   1  added tokens that match raw text are cut out, leftmost and longest first
  *   2  each stretch between them is normalised (NFC or nothing)
  *   3  added tokens that match normalised text are cut out
- *   4  each remaining stretch is split into pieces by hand-written scanners of the families'
- * patterns 5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE) 6  the
- * post-processor puts tokens such as <|begin_of_text|> around all of it
+ *   4  each remaining stretch is split into pieces, by hand-written scanners
+ *   5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE)
+ *   6  the post-processor puts tokens such as <|begin_of_text|> around all of it
  *
  * Equality with the reference comes before speed: the Unicode tables are probed from it (its parts
  * have different Unicode versions), a symbol that the vocabulary lacks is dropped without a word as
@@ -95,8 +95,7 @@ struct text_stream {
 void text_stream_put(struct text_stream *s, const char *bytes, size_t n, struct buf *out);
 void text_stream_end(struct text_stream *s, struct buf *out); // Nothing more will come.
 
-/* Appends a few lines on vocabulary, merges, pipeline and bytes without a token, for loco inspect.
- */
+/* Appends a few lines on vocabulary, pipeline and bytes without a token, for loco inspect. */
 void text_describe(const struct text *t, struct buf *out);
 
 /* Whether a model folder states a chat template (chat_template.jinja or tokenizer_config.json). */
@@ -110,6 +109,5 @@ enum text_bytes_id {
     TEXT_BYTES_SIZE = 259,
 };
 
-/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder; transformers opens
- * it. */
+/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder. */
 int text_write_bytes(const char *dir, struct err *e);

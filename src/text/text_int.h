@@ -138,6 +138,7 @@ struct text {
     struct map added_index;   // Added tokens: content -> index.
     struct text_added *added; // (n_added)
     size_t n_added, added_cap;
+    int32_t next_added;       // Id of the next one that the model does not have.
     struct text_token *token; // (size) By id.
     size_t size, token_cap;
     struct buf bytes; // Of all tokens.

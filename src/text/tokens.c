@@ -20,21 +20,9 @@ void text_token_set(struct text *t, int32_t id, const char *content, size_t n)
     token->used = true;
 }
 
-/* The id of a new added token: the model's own where it has the content, else the next after the
-   largest added one, never below the size of the model's vocabulary. What the file says is not
-   asked. */
-static int32_t number_added(const struct text *t, const char *content, size_t n)
-{
-    int64_t id;
-    if (map_get(&t->vocab, content, n, &id))
-        return (int32_t)id;
-    int32_t next = (int32_t)t->vocab.n;
-    for (size_t i = 0; i < t->n_added; i++)
-        next = MAX(next, t->added[i].id + 1);
-    return next;
-}
-
-/* Enters an added token. Listed again it keeps its id, takes the new flags, and stays special. */
+/* Enters an added token. Its id is the model's own where that has the content, else the next after
+   the largest added one, never below the size of the model's vocabulary; what the file says is not
+   asked. Listed again it keeps its id, takes the new flags, and stays special. */
 static int enter_added(struct text *t, const struct text_added *a, struct err *e)
 {
     int64_t index;
@@ -49,8 +37,9 @@ static int enter_added(struct text *t, const struct text_added *a, struct err *e
         t->token[old->id].special = old->special;
         return 0;
     }
-    int32_t id = number_added(t, a->content, a->len);
-    bool in_vocab = map_get(&t->vocab, a->content, a->len, NULL);
+    int64_t known = t->next_added;
+    bool in_vocab = map_get(&t->vocab, a->content, a->len, &known);
+    int32_t id = (int32_t)known;
     if (id >= TEXT_SIZE_MAX || (!in_vocab && (size_t)id < t->size && t->token[id].used))
         return err_set(e, ERR_FORMAT, "would be id %d, which belongs to another token", (int)id);
     if (id != a->id) {
@@ -61,6 +50,7 @@ static int enter_added(struct text *t, const struct text_added *a, struct err *e
     if (!in_vocab)
         text_token_set(t, id, a->content, a->len);
     t->token[id].special = a->special;
+    t->next_added = MAX(t->next_added, id + 1);
     map_put(&t->added_index, a->content, a->len, (int64_t)t->n_added);
     mem_grow(&t->added, &t->added_cap, t->n_added + 1, sizeof *t->added);
     t->added[t->n_added] = *a;
@@ -140,6 +130,7 @@ int text_load_added(struct text *t, const json_t *added, struct err *e)
     struct map said = {0};
     if (added && !json_is_null(added) && !json_is_array(added))
         return text_json_refuse("added_tokens", "an array", added, e);
+    t->next_added = (int32_t)t->vocab.n;
     for (size_t i = 0; i < json_array_size(added); i++) {
         struct text_added a;
         char at[TEXT_PLACE];

@@ -28,5 +28,5 @@ if [ ! -e "$rows" ]; then
     "$ORACLE_PYTHON" "$oracle/smollm2.py" rows "$model" "$GSM8K" 200 "$rows.tmp"
     mv "$rows.tmp" "$rows"
 fi
-"$1" logprobs --model "$model" --json "$rows" >"$ours"
+"$1" logprobs --model "$model" --argmax --rows "$rows" >"$ours"
 "$ORACLE_PYTHON" "$oracle/compare_logprobs.py" --real "$model" "$rows" "$ours"
