@@ -1,4 +1,6 @@
-/* vec.h on AVX2 and FMA: two registers of eight. */
+/* vec.h on AVX2 and FMA: two registers of eight. A vector is a
+ * value like a float, whatever holds it. tidy: typedef-struct, 2
+ */
 #pragma once
 
 #include <immintrin.h>

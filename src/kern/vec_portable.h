@@ -1,4 +1,6 @@
-/* vec.h in plain C: an array and loops. fmaf is exact with or without the CPU's instruction. */
+/* vec.h in plain C: an array and loops. fmaf is exact with or without the CPU's instruction. A
+ * vector is a value like a float, whatever holds it. tidy: typedef-struct, 2
+ */
 #pragma once
 
 typedef struct vf32 {
