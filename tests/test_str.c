@@ -154,6 +154,8 @@ static void test_numbers_take_their_shortest_form(void **state)
     (void)state;
     check_double(0, "0");
     check_double(-0.0, "-0");
+    check_double(100, "100");
+    check_double(-123456789012345, "-123456789012345");
     check_double(0.1, "0.1");
     check_double(1.0 / 3, "0.3333333333333333");
     check_double(5e-324, "5e-324");

@@ -54,7 +54,7 @@ int err_exit_status(int code)
 
 void err_assert_failed(const char *expr, const char *file, int line)
 {
-    fflush(stdout);
+    fflush(NULL);
     fprintf(stderr, "loco: internal error: %s:%d: %s does not hold; please report this\n", file,
             line, expr);
     void *frame[BACKTRACE_MAX];
@@ -66,7 +66,7 @@ void err_die(int code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    fflush(stdout);
+    fflush(NULL);
     fputs("loco: error: ", stderr);
     vfprintf(stderr, fmt, ap);
     fputc('\n', stderr);

@@ -85,6 +85,10 @@ static void put_shortest(struct buf *b, double x, int most, bool narrow)
         buf_puts(b, "null");
         return;
     }
+    if (x == floor(x) && fabs(x) < 1e15) { // 100, not 1e+02
+        buf_printf(b, "%.0f", x);
+        return;
+    }
     char text[40];
     for (int digits = 1; digits <= most; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);

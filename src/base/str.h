@@ -29,7 +29,8 @@ const char *buf_str(const struct buf *b); // Never NULL.
 void buf_json(struct buf *b, const char *s, size_t n);
 
 /* Appends a float or double so that strtof/strtod gives the same bits back ("%.9g" / "%.17g"),
-   shortest of those forms; non-finite values become null. Locale-independent. */
+   shortest of those forms, whole numbers below 1e15 without an exponent; non-finite values become
+   null. Locale-independent. */
 void buf_float(struct buf *b, float x);
 void buf_double(struct buf *b, double x);
 

@@ -1,0 +1,135 @@
+/* Leaves: the step's groups in fixed sets, trained on the devices that own them, all devices at
+ * once, and the update that follows.
+ */
+#include "coord/coord.h"
+
+#include "coord/coord_int.h"
+
+#include "base/exact.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_identity(const void *a, const void *b)
+{
+    const struct group *x = a, *y = b;
+    if (x->draw.epoch != y->draw.epoch)
+        return x->draw.epoch < y->draw.epoch ? -1 : 1;
+    return x->draw.index < y->draw.index ? -1 : x->draw.index > y->draw.index;
+}
+
+void coord_leaves(struct run *r)
+{
+    for (int i = 0; i < r->leaves; i++) {
+        struct leaf *l = &r->leaf[i];
+        l->lo = (int)((int64_t)r->n_groups * i / r->leaves);
+        l->hi = (int)((int64_t)r->n_groups * (i + 1) / r->leaves);
+        qsort(r->group + l->lo, (size_t)(l->hi - l->lo), sizeof *r->group, by_identity);
+    }
+}
+
+void coord_leaf_tokens(struct run *r)
+{
+    size_t at = 0;
+    for (int i = 0; i < r->leaves; i++) {
+        struct leaf *l = &r->leaf[i];
+        float *memory = r->tokens_of + 4 * at;
+        l->group = r->groups_of + l->lo;
+        l->n_tokens = 0;
+        for (int k = l->lo; k < l->hi; k++) {
+            struct group *g = &r->group[k];
+            r->groups_of[k] = (struct device_group){.prompt = {g->prompt.id, (int)g->prompt.n},
+                                                    .sample = g->completion,
+                                                    .n_samples = g->S};
+            for (int s = 0; s < g->S; s++)
+                l->n_tokens += g->sample[s].n;
+        }
+        l->coef = memory;
+        l->logprob = memory + l->n_tokens;
+        l->ref = memory + 2 * (size_t)l->n_tokens;
+        l->entropy = memory + 3 * (size_t)l->n_tokens;
+        at += (size_t)l->n_tokens;
+    }
+}
+
+/* Device d's leaves: [lo, hi). */
+static int first_leaf(const struct run *r, int d)
+{
+    return r->leaves * d / r->coord.n_devices;
+}
+
+static int start_leaf(struct run *r, int d, int leaf, struct err *e)
+{
+    const struct leaf *l = &r->leaf[leaf];
+    struct train_leaf t = {.group = l->group,
+                           .n_groups = l->hi - l->lo,
+                           .coef = l->coef,
+                           .logprob = l->logprob,
+                           .entropy = l->entropy};
+    int buffer, rc = train_tree_leaf(&r->tree[d], leaf, &buffer, e);
+    if (rc < 0)
+        return rc;
+    train_start(&r->lane[d], r->coord.device[d], r->coord.limits, DEVICE_POLICY, r->temperature, &t,
+                buffer);
+    return 0;
+}
+
+/* Moves device d on: the next micro-batch of its leaf, or its next leaf. *leaf counts. */
+static int begin_next(struct run *r, int d, int *leaf, bool *busy, struct err *e)
+{
+    int rc = 0;
+    while (!(*busy = train_begin(&r->lane[d])) && *leaf < first_leaf(r, d + 1)) {
+        if (*leaf > first_leaf(r, d)) // one was finished
+            TRY(train_tree_fold(&r->tree[d], e));
+        TRY(start_leaf(r, d, (*leaf)++, e));
+    }
+    if (!*busy)
+        TRY(train_tree_fold(&r->tree[d], e));
+fail:
+    return rc;
+}
+
+int coord_backward(struct run *r, struct err *e)
+{
+    int rc = 0, n = r->coord.n_devices, leaf[COORD_DEVICES_MAX];
+    bool busy[COORD_DEVICES_MAX] = {0};
+    for (int d = 0; d < n; d++) {
+        leaf[d] = first_leaf(r, d);
+        TRY(start_leaf(r, d, leaf[d]++, e));
+    }
+    for (bool any = true; any;) {
+        any = false;
+        for (int d = 0; d < n && rc == 0; d++)
+            rc = begin_next(r, d, &leaf[d], &busy[d], e);
+        for (int d = 0; d < n; d++) {
+            int here = busy[d] ? train_finish(&r->lane[d], rc < 0 ? NULL : e) : 0;
+            rc = rc < 0 ? rc : here;
+            any |= busy[d];
+            busy[d] = false;
+        }
+        if (rc < 0)
+            goto fail;
+    }
+    for (int i = 0; i < r->leaves; i++)
+        telem_count(r->telem, TELEM_TRAIN_TOKENS, (uint64_t)r->leaf[i].n_tokens);
+fail:
+    return rc;
+}
+
+int coord_update(struct run *r, uint64_t denominator, struct err *e)
+{
+    const struct conf *c = r->conf;
+    double t = (double)r->step + 1;
+    r->update = (struct train_update){
+        .denominator = (double)denominator,
+        .max_grad_norm = c->max_grad_norm,
+        .adamw = {.lr = (float)(c->learning_rate *
+                                train_schedule_factor(&r->schedule, (uint64_t)r->step)),
+                  .beta1 = (float)c->adam_beta1,
+                  .beta2 = (float)c->adam_beta2,
+                  .eps = (float)c->adam_epsilon,
+                  .decay = (float)c->weight_decay,
+                  .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
+                  .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
+    return train_apply(r->tree, r->coord.n_devices, &r->update, e);
+}

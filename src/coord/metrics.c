@@ -1,0 +1,103 @@
+/* What a run says of itself: the header with every definition in force, and a step's metrics under
+ * TRL's names. metrics.jsonl gets only functions of the configuration.
+ */
+#include "coord/coord.h"
+
+#include "coord/coord_int.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static void put_metric(void *ctx, const char *name, double value)
+{
+    telem_put(ctx, value, "%s", name);
+}
+
+/* Totals over the step's prompts. */
+static void prompt_lengths(const struct run *r, double *mean, double *max, uint64_t *tokens)
+{
+    *mean = *max = 0;
+    for (int i = 0; i < r->n_groups; i++) {
+        const struct group *g = &r->group[i];
+        *mean += (double)g->prompt.n / r->n_groups;
+        *max = MAX(*max, (double)g->prompt.n);
+        *tokens += g->prompt.n * (uint64_t)g->S;
+        for (int s = 0; s < g->S; s++)
+            *tokens += (uint64_t)g->sample[s].n;
+    }
+}
+
+static void count_rules(struct run *r)
+{
+    r->reward_counts = (struct reward_counts){0};
+    for (int i = 0; i < r->n_groups; i++)
+        for (int s = 0; s < r->group[i].S; s++)
+            reward_counts_add(&r->reward_counts, &r->group[i].sample[s].result);
+}
+
+void coord_step_metrics(struct run *r)
+{
+    struct telem_record *m = &r->metrics;
+    double mean, max;
+    size_t rows = 0, padded = 0;
+
+    prompt_lengths(r, &mean, &max, &r->num_tokens);
+    telem_put(m, (double)r->cursor.epoch + (double)r->cursor.position / (double)data_count(r->data),
+              "epoch");
+    telem_put(m, (double)r->num_tokens, "num_tokens");
+    if (r->grpo.n_rewards > 0) {
+        grpo_metrics(&r->grpo, &r->stats, put_metric, m);
+        count_rules(r);
+        reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);
+        telem_put(m, 0, "sampling/sampling_logp_difference/max"); // coord_step stops at any other
+    }
+    telem_put(m, r->update.grad_norm, "grad_norm");
+    telem_put(m, (double)r->update.adamw.lr, "learning_rate");
+    telem_put(m, (double)r->update.changed / (double)r->coord.device[0]->n_elements,
+              "update/frac_bf16_changed");
+    telem_put(m, mean, "prompt_length/mean");
+    telem_put(m, max, "prompt_length/max");
+    for (int d = 0; d < r->coord.n_devices; d++) {
+        rows += r->lane[d].rows;
+        padded += r->lane[d].rows_padded;
+    }
+    telem_put(&r->perf, padded > 0 ? 1 - (double)rows / (double)padded : 0, "pack/padding_ratio");
+}
+
+static const char *family_name(enum model_family f)
+{
+    return f == MODEL_LLAMA ? "llama" : f == MODEL_QWEN2 ? "qwen2" : "qwen3";
+}
+
+static void put_ledger(const struct ledger *l, struct buf *out)
+{
+    char text[24];
+    buf_puts(out, "memory     ");
+    for (int i = 0; i < l->n; i++)
+        buf_printf(out, "%s%s %s", i ? ", " : "", l->item[i].name,
+                   mem_text(l->item[i].bytes, text));
+    buf_printf(out, "; together %s\n", mem_text(ledger_total(l), text));
+}
+
+void coord_header(const struct run *r, struct buf *out)
+{
+    const struct coord *c = &r->coord;
+    const struct model_config *m = &c->model;
+    struct model_params p;
+    model_params_init(&p, m);
+    buf_printf(out, "model      %s: %s, %.1f M parameters, %d layers, width %d, vocabulary %d\n",
+               r->conf->model, family_name(m->family), (double)p.count / 1e6, m->L, m->D, m->V);
+    model_params_release(&p);
+    buf_printf(out, "data       %s: ", r->conf->data);
+    data_report(r->data, out);
+    buf_printf(out, "\nsteps      %" PRId64 " of %d prompts x %d samples, in %d leaves\n", r->steps,
+               r->n_groups, c->needs.samples, r->leaves);
+    if (r->grpo.n_rewards > 0)
+        grpo_describe(&r->grpo, out);
+    buf_printf(out,
+               "machine    kernel level %s, %d device%s, %d decode slots each, micro-batches of %d "
+               "rows\n",
+               c->kern->name, c->n_devices, c->n_devices == 1 ? "" : "s", c->slots, c->limits.rows);
+    put_ledger(&c->ledger, out);
+}

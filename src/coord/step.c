@@ -1,0 +1,160 @@
+/* One GRPO step, on one page. The phases stand in coord_step in the order in which they depend on
+ * each other; a coordination mode changes where a phase runs, never what it is.
+ */
+#include "coord/coord.h"
+
+#include "coord/coord_int.h"
+
+#include <string.h>
+
+/* Prompts: the next draws of the data set, as tokens, cut into leaves. */
+static int prompts(struct run *r, struct err *e)
+{
+    for (int i = 0; i < r->n_groups; i++) {
+        struct group *g = &r->group[i];
+        g->draw = data_next(r->data, &r->cursor);
+        int rc = data_read(r->data, g->draw.slot, &g->row, e);
+        if (rc < 0)
+            return rc;
+        coord_prompt(&r->coord, buf_str(&g->row.prompt), g->row.prompt.len, &g->prompt);
+    }
+    coord_leaves(r);
+    return 0;
+}
+
+/* Rollout: every device draws the samples of its leaves; rewards are judged between dispatches. */
+static int rollout(struct run *r, struct err *e)
+{
+    struct sampling how = {.temperature = r->temperature,
+                           .key = rng_key((uint64_t)r->conf->seed, RNG_ROLLOUT),
+                           .rewards = r->rewards,
+                           .telem = r->telem};
+    for (int d = 0; d < r->coord.n_devices; d++)
+        roll_sampling(r->roll[d], how.temperature, how.key);
+    return coord_draw(&r->coord, r->roll, r->group, r->n_groups, &how, e);
+}
+
+/* Reward: whatever is not judged yet. */
+static void reward(struct run *r)
+{
+    coord_judge(r->rewards, r->group);
+    coord_leaf_tokens(r);
+}
+
+/* Reference: log-probabilities of the samples under the model as it was, when beta asks for them.
+   */
+static int reference(struct run *r, struct err *e)
+{
+    int rc = 0;
+    struct coord *c = &r->coord;
+    for (int i = 0; i < r->leaves && r->grpo.kl != GRPO_KL_NONE; i++) {
+        struct leaf *l = &r->leaf[i];
+        struct train_leaf t = {.group = l->group, .n_groups = l->hi - l->lo, .logprob = l->ref};
+        int d = i * c->n_devices / r->leaves;
+        train_start(&r->lane[d], c->device[d], c->limits, DEVICE_REFERENCE, r->temperature, &t, -1);
+        TRY(train_all(&r->lane[d], e));
+    }
+fail:
+    return rc;
+}
+
+/* Advantage: how much better than its group each sample is. */
+static void advantages(struct run *r, struct group *g)
+{
+    double score[COORD_SAMPLES_MAX * REWARD_MAX], total[COORD_SAMPLES_MAX];
+    float advantage[COORD_SAMPLES_MAX];
+    for (int s = 0; s < g->S; s++) {
+        const double *scores = g->sample[s].result.score;
+        memcpy(score + s * r->grpo.n_rewards, scores, (size_t)r->grpo.n_rewards * sizeof *score);
+        total[s] = g->sample[s].total = grpo_total(&r->grpo, scores);
+    }
+    grpo_advantages(r->grpo.scale, total, (size_t)g->S, advantage);
+    for (int s = 0; s < g->S; s++)
+        g->sample[s].advantage = advantage[s];
+    grpo_stats_group(&r->grpo, score, total, advantage, (size_t)g->S, &r->stats);
+}
+
+/* One sample for the loss. On policy its recorded log-probabilities are the policy's own. */
+static struct grpo_sample loss_sample(const struct run *r, const struct group *g, int s,
+                                      const float *ref)
+{
+    const float *logprob = g->logprob + (size_t)s * (size_t)g->tokens_max;
+    (void)r;
+    return (struct grpo_sample){.n_tokens = (size_t)g->sample[s].n,
+                                .logp = logprob,
+                                .logp_old = logprob,
+                                .logp_ref = ref,
+                                .advantage = g->sample[s].advantage,
+                                .truncated = g->sample[s].truncated};
+}
+
+/* Loss: a coefficient for every token, without the step's denominator. */
+static void loss(struct run *r)
+{
+    r->stats = (struct grpo_stats){0};
+    for (int i = 0; i < r->leaves; i++) {
+        struct leaf *l = &r->leaf[i];
+        size_t at = 0;
+        for (int k = l->lo; k < l->hi; k++) {
+            struct group *g = &r->group[k];
+            advantages(r, g);
+            for (int s = 0; s < g->S; s++) {
+                struct grpo_sample sample = loss_sample(r, g, s, l->ref + at);
+                grpo_sample_loss(&r->grpo, &sample, l->coef + at, &r->stats);
+                at += sample.n_tokens;
+            }
+        }
+    }
+}
+
+/* The promise that training sees what was sampled: the same float for every token. */
+static int check_logprobs(struct run *r, struct err *e)
+{
+    for (int i = 0; i < r->leaves; i++) {
+        struct leaf *l = &r->leaf[i];
+        size_t at = 0;
+        for (int k = l->lo; k < l->hi; k++) {
+            struct group *g = &r->group[k];
+            for (int s = 0; s < g->S; s++) {
+                const float *drawn = g->logprob + (size_t)s * (size_t)g->tokens_max;
+                struct grpo_sample sample = loss_sample(r, g, s, NULL);
+                for (int t = 0; t < g->sample[s].n; t++)
+                    if (memcmp(&drawn[t], &l->logprob[at + (size_t)t], sizeof *drawn) != 0)
+                        return err_set(
+                            e, ERR_NUMERIC,
+                            "sampler-equals-trainer broke: epoch %u, index %u, sample %d, "
+                            "token %d has log-probability %.9g when sampled and %.9g in "
+                            "training",
+                            g->draw.epoch, g->draw.index, s, t, (double)drawn[t],
+                            (double)l->logprob[at + (size_t)t]);
+                grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
+                at += (size_t)g->sample[s].n;
+            }
+        }
+    }
+    return 0;
+}
+
+int coord_step(struct run *r, struct err *e)
+{
+    int rc = 0;
+#define PHASE(phase, call)                                                                         \
+    do {                                                                                           \
+        telem_enter(r->telem, TELEM_##phase);                                                      \
+        rc = (call);                                                                               \
+        telem_leave(r->telem, TELEM_##phase);                                                      \
+        if (rc < 0)                                                                                \
+            goto fail;                                                                             \
+    } while (0)
+    PHASE(DATA, prompts(r, e));
+    PHASE(ROLLOUT, rollout(r, e));
+    PHASE(REWARD, (reward(r), 0));
+    PHASE(REF_LOGP, reference(r, e));
+    PHASE(ADV, (loss(r), 0));
+    PHASE(UPDATE, coord_backward(r, e)); // forward, check, backward, and the leaves' tree
+    PHASE(ADV, check_logprobs(r, e));
+    PHASE(APPLY, coord_update(r, grpo_denominator(&r->grpo, r->stats.samples, r->stats.tokens), e));
+#undef PHASE
+fail:
+    return rc;
+}

@@ -1,0 +1,215 @@
+/* The CPU device's calls on weights, gradients and optimizer state: slices of the flat space.
+ */
+#include "device/device.h"
+
+#include "device/cpu_int.h"
+#include "base/file.h"
+
+#include <string.h>
+
+static float *buffer_at(struct cpu *d, int buffer, size_t lo, size_t hi)
+{
+    ASSERT(buffer >= 0 && buffer < d->device.conf.gradients);
+    ASSERT(lo <= hi && hi <= d->device.n_elements);
+    return d->gradient[buffer] + lo;
+}
+
+/* A slice operation split over threads at 64-element borders. */
+struct slice_job {
+    struct cpu *d;
+    float *y;
+    const float *x;
+    size_t n;
+    struct device_sumsq *sumsq;
+    struct device_apply *apply;
+    size_t *partial; // (threads)
+};
+
+static void zero_share(void *ctx, int ith, int nth)
+{
+    struct slice_job *j = ctx;
+    size_t lo, hi;
+    pool_split(j->n, 64, ith, nth, &lo, &hi);
+    memset(j->y + lo, 0, (hi - lo) * sizeof *j->y);
+}
+
+int cpu_grad_zero(struct cpu *d, struct device_slice *s, struct err *e)
+{
+    (void)e;
+    struct slice_job job = {.d = d, .y = buffer_at(d, s->buffer, s->lo, s->hi), .n = s->hi - s->lo};
+    pool_run(d->pool, zero_share, &job);
+    return 0;
+}
+
+static void fold_share(void *ctx, int ith, int nth)
+{
+    struct slice_job *j = ctx;
+    size_t lo, hi;
+    pool_split(j->n, 64, ith, nth, &lo, &hi);
+    j->d->model.kern->fold(j->y + lo, j->y + lo, j->x + lo, hi - lo);
+}
+
+int cpu_grad_fold(struct cpu *d, struct device_fold *f, struct err *e)
+{
+    (void)e;
+    struct slice_job job = {.d = d,
+                            .y = buffer_at(d, f->into, f->lo, f->hi),
+                            .x = buffer_at(d, f->from, f->lo, f->hi),
+                            .n = f->hi - f->lo};
+    pool_run(d->pool, fold_share, &job);
+    return 0;
+}
+
+int cpu_grad_read(struct cpu *d, struct device_slice *s, struct err *e)
+{
+    (void)e;
+    memcpy(s->data, buffer_at(d, s->buffer, s->lo, s->hi), (s->hi - s->lo) * sizeof *s->data);
+    return 0;
+}
+
+int cpu_grad_write(struct cpu *d, struct device_slice *s, struct err *e)
+{
+    (void)e;
+    memcpy(buffer_at(d, s->buffer, s->lo, s->hi), s->data, (s->hi - s->lo) * sizeof *s->data);
+    return 0;
+}
+
+static void sumsq_share(void *ctx, int ith, int nth)
+{
+    struct slice_job *j = ctx;
+    const struct kern *kern = j->d->model.kern;
+    struct device_sumsq *s = j->sumsq;
+    size_t lo, hi, bad;
+    j->partial[ith] = SIZE_MAX;
+    pool_split(s->hi - s->lo, SUMSQ_BLOCK, ith, nth, &lo, &hi);
+    for (size_t at = lo; at < hi; at += SUMSQ_BLOCK) {
+        size_t n = MIN((size_t)SUMSQ_BLOCK, hi - at);
+        s->block[at / SUMSQ_BLOCK] = kern->sumsq(j->x + at, n);
+        if (j->partial[ith] == SIZE_MAX && !kern->finite(j->x + at, n, &bad))
+            j->partial[ith] = s->lo + at + bad;
+    }
+}
+
+int cpu_sumsq(struct cpu *d, struct device_sumsq *s, struct err *e)
+{
+    (void)e;
+    int threads = pool_threads(d->pool);
+    size_t *bad = mem_calloc((size_t)threads, sizeof *bad);
+    ASSERT(s->lo % SUMSQ_BLOCK == 0);
+    struct slice_job job = {
+        .d = d, .x = buffer_at(d, s->buffer, s->lo, s->hi), .sumsq = s, .partial = bad};
+    pool_run(d->pool, sumsq_share, &job);
+    s->bad = SIZE_MAX;
+    for (int i = threads - 1; i >= 0; i--)
+        s->bad = MIN(s->bad, bad[i]);
+    mem_free(bad);
+    return 0;
+}
+
+/* ---- the update ---- */
+
+enum { APPLY_PIECE = 4096 };
+
+/* AdamW on [lo, hi) of one tensor; counts the bf16 weights that changed. */
+static size_t apply_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi,
+                          bool decay)
+{
+    bf16 before[APPLY_PIECE], *flat = d->set[DEVICE_POLICY].flat;
+    size_t changed = 0;
+    for (size_t at = lo; at < hi; at += APPLY_PIECE) {
+        size_t n = MIN((size_t)APPLY_PIECE, hi - at);
+        memcpy(before, flat + at, n * sizeof *before);
+        d->model.kern->adamw(d->master + at, d->m + at, d->v + at, flat + at,
+                             d->gradient[a->buffer] + at, n, &a->adamw, decay);
+        for (size_t i = 0; i < n; i++)
+            changed += before[i] != flat[at + i];
+    }
+    return changed;
+}
+
+static void apply_share(void *ctx, int ith, int nth)
+{
+    struct slice_job *j = ctx;
+    const struct model_params *p = &j->d->model.params;
+    size_t lo, hi, changed = 0;
+    pool_split(j->n, 64, ith, nth, &lo, &hi);
+    lo += j->apply->lo;
+    hi += j->apply->lo;
+    for (int i = 0; i < p->n; i++) {
+        const struct model_param *q = &p->param[i];
+        size_t first = MAX(lo, q->offset);
+        size_t limit = MIN(hi, q->offset + (size_t)q->rows * (size_t)q->cols);
+        if (first < limit)
+            changed += apply_piece(j->d, j->apply, first, limit, !q->is_vector);
+    }
+    j->partial[ith] = changed;
+}
+
+int cpu_apply(struct cpu *d, struct device_apply *a, struct err *e)
+{
+    (void)e;
+    int threads = pool_threads(d->pool);
+    size_t *changed = mem_calloc((size_t)threads, sizeof *changed);
+    (void)buffer_at(d, a->buffer, a->lo, a->hi);
+    struct slice_job job = {.d = d, .n = a->hi - a->lo, .apply = a, .partial = changed};
+    pool_run(d->pool, apply_share, &job);
+    a->changed = 0;
+    for (int i = 0; i < threads; i++)
+        a->changed += changed[i];
+    mem_free(changed);
+    return 0;
+}
+
+/* ---- reading and writing ---- */
+
+static float *state_at(struct cpu *d, const struct device_floats *f)
+{
+    ASSERT(d->device.conf.trainable && f->lo <= f->hi && f->hi <= d->device.n_elements);
+    float *const base[] = {
+        [DEVICE_MASTER] = d->master, [DEVICE_MOMENT1] = d->m, [DEVICE_MOMENT2] = d->v};
+    return base[f->state] + f->lo;
+}
+
+int cpu_state_read(struct cpu *d, struct device_floats *f, struct err *e)
+{
+    (void)e;
+    memcpy(f->data, state_at(d, f), (f->hi - f->lo) * sizeof *f->data);
+    return 0;
+}
+
+int cpu_state_write(struct cpu *d, struct device_floats *f, struct err *e)
+{
+    (void)e;
+    memcpy(state_at(d, f), f->data, (f->hi - f->lo) * sizeof *f->data);
+    return 0;
+}
+
+int cpu_weights_read(struct cpu *d, struct device_weights *w, struct err *e)
+{
+    (void)e;
+    ASSERT(w->lo <= w->hi && w->hi <= d->device.n_elements);
+    memcpy(w->data, cpu_set(d, w->set)->flat + w->lo, (w->hi - w->lo) * sizeof *w->data);
+    return 0;
+}
+
+int cpu_weights_write(struct cpu *d, struct device_weights *w, struct err *e)
+{
+    (void)e;
+    ASSERT(w->lo <= w->hi && w->hi <= d->device.n_elements);
+    memcpy(cpu_set(d, w->set)->flat + w->lo, w->data, (w->hi - w->lo) * sizeof *w->data);
+    return 0;
+}
+
+int cpu_weights_pack(struct cpu *d, struct device_weights *w, struct err *e)
+{
+    (void)e;
+    model_weights_pack(&d->model, cpu_set(d, w->set));
+    return 0;
+}
+
+int cpu_checksum(struct cpu *d, struct device_weights *w, struct err *e)
+{
+    (void)e;
+    w->checksum = file_crc32(0, cpu_set(d, w->set)->flat, d->device.n_elements * sizeof(bf16));
+    return 0;
+}

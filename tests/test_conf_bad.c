@@ -1,0 +1,214 @@
+/* Every configuration that is refused, with its exact message. */
+#include "check_conf.h"
+
+/* Arguments that loco train gets beside those it needs. */
+struct extra {
+    const char *args[3];
+    const char *message;
+};
+
+static const struct extra bad_arguments[] = {
+    {{"top_k=5"}, "command line: loco train has no option 'top_k'; the nearest is 'model'"},
+    {{"--num_generation", "4"},
+     "command line: loco train has no option 'num_generation'; the nearest is "
+     "'num_generations'"},
+    {{"arch=qwen3"}, "command line: 'arch' is an option of loco init, not of loco train"},
+    {{"stray"},
+     "command line: unexpected argument 'stray'; options are --name value or name=value"},
+    {{"-n"}, "command line: unexpected argument '-n'; options are --name value or name=value"},
+    {{"--seed"}, "command line: seed: a value is missing, expected an integer of at least 0"},
+    {{"--max_steps", "--dry_run"},
+     "command line: max_steps: a value is missing, expected an integer of at least 1, or none"},
+    {{"seed=1.5"}, "command line: seed: expected an integer of at least 0, got '1.5'"},
+    {{"seed=none"}, "command line: seed: expected an integer of at least 0, got 'none'"},
+    {{"max_steps=0"},
+     "command line: max_steps: expected an integer of at least 1, or none, got '0'"},
+    {{"learning_rate=nan"},
+     "command line: learning_rate: expected a number from 0 to below 10, got 'nan'"},
+    {{"adam_beta1=1"}, "command line: adam_beta1: expected a number from 0 to below 1, got '1'"},
+    {{"shuffle_dataset=yes"}, "command line: shuffle_dataset: expected true or false, got 'yes'"},
+    {{"loss_type=ppo"},
+     "command line: loss_type: expected one of grpo, dapo, dr_grpo, bnpo, got 'ppo'"},
+    {{"scale_rewards=False"},
+     "command line: scale_rewards: expected one of group, none, got 'False'"},
+    {{"model=None"}, "command line: model: expected a text, got 'None'"},
+    {{"output_dir=true"}, "command line: output_dir: expected a text, got 'true'"},
+    {{"reward=math,,exact"},
+     "command line: reward: expected names separated by commas, each once, got ''"},
+    {{"reward=math,math"},
+     "command line: reward: expected names separated by commas, each once, got 'math'"},
+    {{"reward_weights=1,x"},
+     "command line: reward_weights: expected numbers separated by commas, or none, got 'x'"},
+    {{"kv_memory=2GB"},
+     "command line: kv_memory: expected a size of at least 1MiB such as "
+     "512MiB or 2G, or auto, got '2GB'"},
+    {{"model=a\x1b[2J\xff"}, "command line: model: the value is not UTF-8"},
+    {{"seed=\x1b[2J"},
+     "command line: seed: expected an integer of at least 0, got "
+     "'\\x1b[2J'"},
+};
+
+static const struct extra bad_together[] = {
+    {{"num_generations=1"},
+     "num_generations: expected at least 2, since an advantage compares samples of one prompt, "
+     "got 1"},
+    {{"temperature=0"},
+     "temperature: expected more than 0 in training, since all samples of a "
+     "prompt would be the same"},
+    {{"prompt_template=Q:"}, "prompt_template: expected {prompt} in it once, got 'Q:'"},
+    {{"reward_weights=1,2"}, "reward_weights: expected one for each reward, 1, got 2"},
+    {{"reduction_leaves=3"},
+     "reduction_leaves: expected a power of two of at most prompts_per_step (8), got 3"},
+    {{"reduction_leaves=16"},
+     "reduction_leaves: expected a power of two of at most prompts_per_step (8), got 16"},
+    {{"warmup_steps=3", "warmup_ratio=0.1"},
+     "warmup_steps and warmup_ratio: expected one of them, got 3 and 0.1"},
+    {{"warmup_steps=3", "lr_scheduler_type=constant"},
+     "lr_scheduler_type: constant has no warm-up; expected constant_with_warmup"},
+    {{"num_train_epochs=0"}, "num_train_epochs: expected more than 0 where max_steps is none"},
+    {{"eval_steps=5"}, "eval_data: expected a file, since eval_steps is set"},
+    {{"eval_on_start=true"}, "eval_data: expected a file, since eval_on_start is set"},
+    {{"eval_data=t.jsonl"}, "eval_data: nothing would use it; set eval_steps or eval_on_start"},
+    {{"--load_best_model_at_end"}, "load_best_model_at_end: expected eval_steps to be set"},
+    {{"--load_best_model_at_end", "eval_data=t", "eval_steps=3"},
+     "load_best_model_at_end: expected save_steps (500) to be a multiple of eval_steps (3), so "
+     "that what is saved was evaluated"},
+};
+
+static const struct {
+    enum conf_command command;
+    const char *args[4];
+    const char *message;
+} bad_calls[] = {
+    {CONF_TRAIN, {"data=d"}, "loco train needs --model: Hugging Face model folder"},
+    {CONF_TRAIN,
+     {"model=m", "data=d", "output_dir=o"},
+     "loco train needs --reward: rewards by name: exact, format, math, random; several "
+     "separated "
+     "by commas"},
+    {CONF_INSPECT, {NULL}, "loco inspect needs path: folder or file to look at"},
+    {CONF_INSPECT,
+     {"--xath", "p"},
+     "command line: loco inspect has no option 'xath'; the nearest is 'path'"},
+    {CONF_GENERATE, {"model=m"}, "loco generate needs --prompt or --prompts: one of them"},
+    {CONF_GENERATE,
+     {"model=m", "prompt=a", "prompts=b"},
+     "loco generate needs --prompt or --prompts: one of them"},
+    {CONF_INIT,
+     {"out=o", "hidden_size=30"},
+     "head_dim: hidden_size (30) is no multiple of num_attention_heads (4), so it must be "
+     "given"},
+    {CONF_INIT, {"out=o", "hidden_size=12"}, "head_dim: expected an even number, got 3"},
+    {CONF_INIT,
+     {"out=o", "num_key_value_heads=3"},
+     "num_key_value_heads: expected a divisor of num_attention_heads (4), got 3"},
+};
+
+static const struct {
+    const char *text;
+    int code;
+    const char *message;
+} bad_yaml[] = {
+    {"model: m\nlearning_rate: fast\n", ERR_USAGE,
+     "run.yaml:2: learning_rate: expected a number from 0 to below 10, got 'fast'"},
+    {"\n\nlearning_rate: '1e-6'\n", ERR_USAGE,
+     "run.yaml:3: learning_rate: expected a number from 0 to below 10, got the text '1e-6'"},
+    {"seed: 1\nbeta: 0\nseed: 2\n", ERR_USAGE, "run.yaml:3: seed: given twice, first in line 1"},
+    {"save-steps: 1\nsave_steps: 2\n", ERR_USAGE,
+     "run.yaml:2: save_steps: given twice, first in line 1"},
+    {"modle: m\n", ERR_USAGE,
+     "run.yaml:1: loco train has no option 'modle'; the nearest is 'model'"},
+    {"config: x.yaml\n", ERR_USAGE,
+     "run.yaml:1: config: a file does not name another; give --config twice"},
+    {"model:\n  name: m\n", ERR_USAGE, "run.yaml:2: model: expected one value, got a mapping"},
+    {"model: [m]\n", ERR_USAGE, "run.yaml:1: model: expected one value, got a list"},
+    {"reward: [math, [format]]\n", ERR_USAGE, "run.yaml:1: reward: expected one value, got a list"},
+    {"reward: []\n", ERR_USAGE,
+     "run.yaml:1: reward: expected names separated by commas, each once, got ''"},
+    {"reward: {math: 1}\n", ERR_USAGE, "run.yaml:1: reward: expected one value, got a mapping"},
+    {"model:\n", ERR_USAGE, "run.yaml:1: model: expected a text, got ''"},
+    {"model: null\n", ERR_USAGE, "run.yaml:1: model: expected a text, got 'null'"},
+    {"model: \"a\\0b\"\n", ERR_USAGE, "run.yaml:1: model: a NUL inside a value"},
+    {"model: &a m\ndata: *a\n", ERR_USAGE,
+     "run.yaml:1: model: anchors and tags have no meaning here"},
+    {"data: *a\n", ERR_USAGE, "run.yaml:1: data: expected one value, got an alias"},
+    {"seed: !!str 3\n", ERR_USAGE, "run.yaml:1: seed: anchors and tags have no meaning here"},
+    {"- a\n- b\n", ERR_USAGE, "run.yaml:1: expected lines of 'name: value', got a list"},
+    {"just text\n", ERR_USAGE, "run.yaml:1: expected lines of 'name: value', got a value"},
+    {"seed: 1\n---\nseed: 2\n", ERR_USAGE, "run.yaml:2: a second document; a configuration is one"},
+    {"seed: 1\nmodel: m: n\n", ERR_FORMAT,
+     "run.yaml:2: not YAML: mapping values are not allowed in this context"},
+    {"model: \"abc\n", ERR_FORMAT, "run.yaml:2: not YAML: found unexpected end of stream"},
+    {"model: \xff\n", ERR_FORMAT, "run.yaml:1: not YAML: invalid leading UTF-8 octet"},
+    {"", ERR_USAGE, "loco train needs --model: Hugging Face model folder"},
+};
+
+static void check_extra(const struct extra *bad)
+{
+    struct conf c = {0};
+    struct err e = {0};
+    PARSE(&c, CONF_TRAIN, &e, TRAIN_ARGS, bad->args[0], bad->args[1], bad->args[2]);
+    check_error(e, ERR_USAGE, bad->message);
+    assert_null(c.model);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad_arguments); i++)
+        check_extra(&bad_arguments[i]);
+}
+
+static void knobs_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad_together); i++)
+        check_extra(&bad_together[i]);
+}
+
+static void calls_without_what_they_need_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad_calls); i++) {
+        struct conf c = {0};
+        struct err e = {0};
+        parse(&c, bad_calls[i].command, bad_calls[i].args, &e);
+        check_error(e, ERR_USAGE, bad_calls[i].message);
+    }
+}
+
+static void unknown_commands_are_refused(void **state)
+{
+    (void)state;
+    enum conf_command command;
+    struct err e = {0};
+    assert_int_equal(conf_command_find("trian", &command, &e), ERR_USAGE);
+    check_error(e, ERR_USAGE,
+                "loco has no command 'trian'; the nearest is 'train', all are in loco --help");
+    assert_int_equal(conf_command_find("sft", &command, &e), 0);
+    assert_int_equal(command, CONF_SFT);
+}
+
+static void bad_yaml_is_refused_with_its_line(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad_yaml); i++) {
+        struct conf c = {0};
+        struct err e = {0};
+        read_yaml(&c, CONF_TRAIN, bad_yaml[i].text, &e);
+        check_error(e, bad_yaml[i].code, bad_yaml[i].message);
+        assert_null(c.model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(knobs_that_contradict_each_other_are_refused),
+        cmocka_unit_test(calls_without_what_they_need_are_refused),
+        cmocka_unit_test(unknown_commands_are_refused),
+        cmocka_unit_test(bad_yaml_is_refused_with_its_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
