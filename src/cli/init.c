@@ -69,7 +69,9 @@ static int copy_tokenizer(const char *from, const char *dir, struct vocabulary *
 {
     int rc = 0;
     struct text *t = NULL;
-    TRY(text_open(&t, from, e));
+    rc = text_open(&t, from, e);
+    if (rc < 0)
+        return err_in(e, rc, "tokenizer");
     v->size = text_size(t);
     TRY(read_special(from, t, v, e));
     for (size_t i = 0; i < ARRAY_LEN(TOKENIZER_FILES) && rc == 0; i++) {
