@@ -84,6 +84,7 @@
 
 /* Defaults that differ by command: command, name, default (NULL: required there). */
 #define CONF_DEFAULTS(D)                                                                           \
+    D(BENCH, model, "built-in")                                                                    \
     D(SFT, learning_rate, "2e-5")                                                                  \
     D(EVAL, num_generations, "1")                                                                  \
     D(GENERATE, num_generations, "1")
@@ -106,8 +107,8 @@
     S("Run")                                                                                       \
     K(TEXT, config, "none", "none", 0, 0, EVERY, CALL,                                             \
       "YAML file of options; key=value arguments and flags win over it")                           \
-    K(TEXT, model, NULL, NULL, 0, 0, LEARN | GENERATE | EVAL | LOGPROBS | TOKENIZE, SAME,          \
-      "Hugging Face model folder")                                                                 \
+    K(TEXT, model, NULL, NULL, 0, 0, LEARN | SAMPLE | LOGPROBS | TOKENIZE | BENCH, SAME,           \
+      "Hugging Face model folder; built-in (bench only): noise of 19 million parameters")                                                                 \
     K(TEXT, output_dir, NULL, NULL, 0, 0, LEARN, FREE, "run folder, made when absent")             \
     K(TEXT, resume_from_checkpoint, "none", "none", 0, 0, LEARN, CALL,                             \
       "checkpoint folder, or auto: the newest complete one in output_dir, if any")                 \

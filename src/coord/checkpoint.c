@@ -1,5 +1,5 @@
-/* Checkpoints: a folder that transformers opens, with the optimizer's state and what a run needs to go
- * on to the bit. It is written beside its place and renamed when every byte is on disk, so a
+/* Checkpoints: a folder that transformers opens, with the optimizer's state and what a run needs to
+ * go on to the bit. It is written beside its place and renamed when every byte is on disk, so a
  * checkpoint is either whole or absent. docs/FORMATS.md has the files.
  */
 #include "coord/coord.h"
@@ -38,11 +38,12 @@ static int write_state(const struct run *r, const char *dir, struct err *e)
 {
     struct buf out = {0};
     char *path = file_join(dir, "trainer_state.json");
-    buf_printf(&out, "{\n  \"format\": 1,\n  \"run_id\": \"%s\",\n  \"global_step\": %" PRId64 ",\n",
+    buf_printf(&out,
+               "{\n  \"format\": 1,\n  \"run_id\": \"%s\",\n  \"global_step\": %" PRId64 ",\n",
                r->run_id, r->step);
     buf_puts(&out, "  \"epoch\": ");
-    buf_double(&out, (double)r->cursor.epoch +
-                         (double)r->cursor.position / (double)data_count(r->data));
+    buf_double(&out,
+               (double)r->cursor.epoch + (double)r->cursor.position / (double)data_count(r->data));
     buf_printf(&out, ",\n  \"max_steps\": %" PRId64 ",\n", r->steps);
     buf_printf(&out, "  \"data_cursor\": {\"epoch\": %u, \"position\": %" PRIu64 "},\n",
                r->cursor.epoch, r->cursor.position);
@@ -156,13 +157,17 @@ static int verify_file(const char *dir, const json_t *entry, struct err *e)
     char *path = file_join(dir, name);
     TRY(file_map(&map, path, e));
     if ((json_int_t)map.size != size)
-        TRY(err_set(e, ERR_STATE, "%s: has %zu bytes, COMPLETE says %" JSON_INTEGER_FORMAT
-                    "; resume from an earlier checkpoint", path, map.size, size));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: has %zu bytes, COMPLETE says %" JSON_INTEGER_FORMAT
+                    "; resume from an earlier checkpoint",
+                    path, map.size, size));
     char have[16];
     snprintf(have, sizeof have, "%08" PRIx32, file_crc32(0, map.data, map.size));
     if (strcmp(have, crc) != 0)
-        TRY(err_set(e, ERR_STATE, "%s: has checksum %s, COMPLETE says %.16s; resume from an earlier "
-                    "checkpoint", path, have, crc));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: has checksum %s, COMPLETE says %.16s; resume from an earlier "
+                    "checkpoint",
+                    path, have, crc));
 fail:
     file_unmap(&map);
     mem_free(path);
@@ -175,8 +180,8 @@ int coord_verify_checkpoint(const char *dir, struct err *e)
     json_t *root = NULL;
     char *path = file_join(dir, "COMPLETE");
     if (!file_exists(path))
-        TRY(err_set(e, ERR_STATE, "%s: not found, so the checkpoint is not whole; resume from another",
-                    path));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: not found, so the checkpoint is not whole; resume from another", path));
     TRY(read_json(dir, "COMPLETE", &root, e));
     const json_t *files = json_object_get(root, "files");
     for (size_t i = 0; i < json_array_size(files); i++)
@@ -319,15 +324,19 @@ static int check_same_run(struct run *r, const char *dir, const json_t *state, s
     TRY(conf_read(&saved, r->conf->command, path, e));
     TRY(conf_resume_check(&saved, r->conf, e));
     if (get_hex(state, "data_checksum") != data_checksum(r->data))
-        TRY(err_set(e, ERR_STATE, "data: %s is not the file that the checkpoint was made with; give that "
-                    "file or start anew", r->conf->data));
+        TRY(err_set(e, ERR_STATE,
+                    "data: %s is not the file that the checkpoint was made with; give that "
+                    "file or start anew",
+                    r->conf->data));
     r->model_checksum = (uint32_t)get_hex(state, "model_checksum");
     if (r->coord.needs.reference) {
         struct device_weights w = {.set = DEVICE_REFERENCE};
         TRY(device_checksum(r->coord.device[0], &w, e));
         if (w.checksum != r->model_checksum)
-            TRY(err_set(e, ERR_STATE, "model: %s does not hold the weights that the run began with, which "
-                        "beta > 0 needs as reference", r->conf->model));
+            TRY(err_set(e, ERR_STATE,
+                        "model: %s does not hold the weights that the run began with, which "
+                        "beta > 0 needs as reference",
+                        r->conf->model));
     }
 fail:
     conf_release(&saved);

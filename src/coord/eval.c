@@ -101,12 +101,13 @@ static void count_group(struct tally *t, const struct group *g)
 }
 
 /* Draws and judges rows [lo, hi) with `samples` each. */
-static int draw_rows(struct tally *t, struct group *group, uint64_t lo, uint64_t hi, float temperature,
-                     struct err *e)
+static int draw_rows(struct tally *t, struct group *group, uint64_t lo, uint64_t hi,
+                     float temperature, struct err *e)
 {
     int rc = 0, n = (int)(hi - lo);
     struct reward *rewards = reward_new(&t->rewards);
-    struct sampling how = {.temperature = temperature, .rewards = rewards,
+    struct sampling how = {.temperature = temperature,
+                           .rewards = rewards,
                            .key = rng_key((uint64_t)t->c->conf->seed, RNG_EVAL)};
     for (int i = 0; i < n; i++) {
         struct group *g = &group[i];
@@ -164,9 +165,12 @@ static int open_tally(struct tally *t, struct err *e)
 {
     int rc = 0;
     const struct conf *conf = t->c->conf;
-    struct data_options options = {
-        .want = DATA_ANSWERS, .prompt_field = conf->prompt_field, .answer_field = conf->answer_field,
-        .gold_rule = conf->gold_rule, .reject = coord_reject, .ctx = t->c};
+    struct data_options options = {.want = DATA_ANSWERS,
+                                   .prompt_field = conf->prompt_field,
+                                   .answer_field = conf->answer_field,
+                                   .gold_rule = conf->gold_rule,
+                                   .reject = coord_reject,
+                                   .ctx = t->c};
     TRY(coord_rewards(conf, &t->rewards, t->weight, e));
     TRY(data_open(&t->data, t->how->data_path, &options, e));
     warn_of_drops(t);
