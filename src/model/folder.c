@@ -1,5 +1,6 @@
 /* A model's weights from and to a Hugging Face folder. The set of tensors must be exactly the
- * family's; a head that is stored although it is tied must equal the embedding, and is written back.
+ * family's; a head that is stored although it is tied must equal the embedding, and is written
+ * back.
  */
 #include "model/model.h"
 
@@ -36,8 +37,8 @@ static bool is_buffer(const char *name)
     return str_ends(name, ".self_attn.rotary_emb.inv_freq");
 }
 
-static int check_extras(const struct model_params *p, const struct tensor_set *set,
-                        const char *dir, struct err *e)
+static int check_extras(const struct model_params *p, const struct tensor_set *set, const char *dir,
+                        struct err *e)
 {
     bool tied = p->head.offset == p->embed;
     if (tensor_count(set) == (size_t)p->n)
