@@ -5,10 +5,10 @@
  * exits with the code's status (err.h; `loco --help` lists them). A command that ran and whose
  * answer is no, such as a check that failed, returns 1, which is then the exit status.
  *
- * stdout is a command's result and belongs to this module; all else said to a person goes to stderr.
- * Text that comes from models or data is made harmless when stdout is a terminal, and goes out as it
- * is otherwise. When stdout closes early (loco eval | head), commands end quietly; a run (train, sft)
- * saves and leaves, as at the first Ctrl-C.
+ * stdout is a command's result and belongs to this module; all else said to a person goes to
+ * stderr. Text that comes from models or data is made harmless when stdout is a terminal, and goes
+ * out as it is otherwise. When stdout closes early (loco eval | head), commands end quietly; a run
+ * (train, sft) saves and leaves, as at the first Ctrl-C.
  *
  * Tools that work row by row read JSONL through struct cli_rows, from a file or from stdin, and
  * answer in order all rows that are there before they wait for more; a row they cannot use stops
