@@ -108,7 +108,7 @@
     K(TEXT, config, "none", "none", 0, 0, EVERY, CALL,                                             \
       "YAML file of options; key=value arguments and flags win over it")                           \
     K(TEXT, model, NULL, NULL, 0, 0, LEARN | SAMPLE | LOGPROBS | TOKENIZE | BENCH, SAME,           \
-      "Hugging Face model folder; built-in (bench only): noise of 19 million parameters")                                                                 \
+      "Hugging Face model folder")                                                                 \
     K(TEXT, output_dir, NULL, NULL, 0, 0, LEARN, FREE, "run folder, made when absent")             \
     K(TEXT, resume_from_checkpoint, "none", "none", 0, 0, LEARN, CALL,                             \
       "checkpoint folder, or auto: the newest complete one in output_dir, if any")                 \
