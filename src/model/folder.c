@@ -247,7 +247,6 @@ int model_save(const struct model_params *p, const char *like, const char *dir,
         if (rc < 0)
             goto fail;
     }
-    return 0;
 fail:
-    return err_in(e, rc, "%s", dir);
+    return rc;
 }
