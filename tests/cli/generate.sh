@@ -21,8 +21,8 @@ sed 's/.*"index": \([0-9]*\), "sample": \([0-9]*\).*/\1 \2/' "$scratch/whole" >"
 awk 'BEGIN { for (i = 0; i < 16; i++) for (s = 0; s < 3; s++) print i, s }' |
     cmp -s - "$scratch/order"
 verdict $? "in order"
-grep -qE '^\{"prompt": "[^"]*", "index": 0, "sample": 0, "text": ".*", "ids": \[[0-9, ]+\], "logprobs": \[[-0-9., e]+\], "stop_reason": "(stop|length)"\}$' \
-    "$scratch/whole"
+line='"index": 0, "sample": 0, "text": ".*", "ids": \[[0-9, ]+\], "logprobs": \[[-0-9., e]+\]'
+grep -qE "^\{\"prompt\": \"[^\"]*\", $line, \"stop_reason\": \"(stop|length)\"\}$" "$scratch/whole"
 verdict $? "each as documented"
 
 # same WHAT COMMAND...: its output is the first one's.
@@ -69,17 +69,21 @@ says "are counted" "warning: $scratch/rows: 5 rows, 2 usable; dropped: "
 [ "$(sed 's/.*"index": \([0-9]*\).*/\1/' "$scratch/out" | tr '\n' ' ')" = "0 4 " ]
 verdict $? "and the others keep their numbers"
 
-refuses "no prompt" 2 "loco generate: error: loco generate needs --prompt or --prompts: one of them" \
+refuses "no prompt" 2 \
+    "loco generate: error: loco generate needs --prompt or --prompts: one of them" \
     "$loco" generate --model "$model"
 refuses "a sample past the model's context" 2 \
-    "loco generate: error: prompt: 5 tokens and max_completion_length 252 are more than the model's max_position_embeddings 256; lower max_completion_length" \
+    "loco generate: error: prompt: 5 tokens and max_completion_length 252 are more than the \
+model's max_position_embeddings 256; lower max_completion_length" \
     "$loco" generate --model "$model" --prompt hello --max_completion_length 252
-"$loco" generate --model "$model" --prompt x $short --memory_budget 1MiB >"$scratch/out" 2>"$scratch/err"
+"$loco" generate --model "$model" --prompt x $short --memory_budget 1MiB \
+    >"$scratch/out" 2>"$scratch/err"
 [ $? -eq 6 ]
 verdict $? "a budget that is too small"
 says "names the knob" "; lower microbatch_tokens, decode_slots, max_completion_length or devices"
 refuses "a kernel level that is none" 2 \
     "loco generate: error: LOCO_KERN=frob: no such kernel level; this CPU runs: $("$loco" check |
-        awk '$2 == "gemm" { printf "%s%s", comma, $1; comma = ", " }') (unset it to take the best)" \
+        awk '$2 == "gemm" { printf "%s%s", comma, $1; comma = ", " }') (unset it to take the \
+best)" \
     env LOCO_KERN=frob "$loco" generate --model "$model" --prompt x
 finish

@@ -39,7 +39,8 @@ refuses "a tokenizer that is not there" 3 \
     "loco init: error: tokenizer: nowhere: cannot open: No such file or directory" \
     "$loco" init --out new --tokenizer nowhere
 refuses "heads that do not divide the width" 2 \
-    "loco init: error: head_dim: hidden_size (256) is no multiple of num_attention_heads (3), so it must be given" \
+    "loco init: error: head_dim: hidden_size (256) is no multiple of num_attention_heads (3), so \
+it must be given" \
     "$loco" init --out new --num_attention_heads 3
 refuses "a full disk" 3 \
     "loco init: error: new.tmp/model.safetensors: cannot write: No space left on device" \

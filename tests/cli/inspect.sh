@@ -12,14 +12,16 @@ works "a model folder" "$loco" inspect m
 says "its size" "parameters               24800"
 says "its tokenizer" "  tokens    256, and 0 merges; ids below 259; 3 added, 3 of them special"
 says "its stop ids" "eos token id             258"
-says "its weights" "checked                  weights all there, shaped as config.json says, every value finite"
+says "its weights" "checked                  weights all there, shaped as config.json says, every \
+value finite"
 works "as JSON" "$loco" inspect m --json
 says "the same" '"parameters": 24800, "weights_bytes": 49600,'
 works "a foreign model" "$loco" inspect "$root/tests/golden/models/llama_rope3"
 says "its rope" "rope type                llama3"
 
 works "weights" "$loco" inspect m/model.safetensors
-says "what is in them" "  model.layers.0.mlp.up_proj.weight               BF16   [128, 32]  8.00 KiB"
+says "what is in them" "  model.layers.0.mlp.up_proj.weight               BF16   [128, 32]  8.00 \
+KiB"
 says "their metadata" "  format  pt"
 works "a tokenizer" "$loco" inspect m/tokenizer.json
 says "what it is" "kind  tokenizer"
@@ -39,16 +41,20 @@ refuses "nothing there" 3 "loco inspect: error: nowhere: cannot open: No such fi
     "$loco" inspect nowhere
 mkdir folder && : >folder/a && : >folder/b
 refuses "a folder of something else" 4 \
-    "loco inspect: error: folder: no model folder (config.json), checkpoint (trainer_state.json) or run (metrics.jsonl); it holds a, b" \
+    "loco inspect: error: folder: no model folder (config.json), checkpoint (trainer_state.json) \
+or run (metrics.jsonl); it holds a, b" \
     "$loco" inspect folder
 refuses "a file of something else" 4 \
-    "loco inspect: error: folder/a: expected a .safetensors or .jsonl file, a tokenizer.json, or a folder; for a model's files give its folder" \
+    "loco inspect: error: folder/a: expected a .safetensors or .jsonl file, a tokenizer.json, or \
+a folder; for a model's files give its folder" \
     "$loco" inspect folder/a
 refuses "a part of a model" 4 \
-    "loco inspect: error: m/config.json: expected a .safetensors or .jsonl file, a tokenizer.json, or a folder; for a model's config.json give its folder" \
+    "loco inspect: error: m/config.json: expected a .safetensors or .jsonl file, a \
+tokenizer.json, or a folder; for a model's config.json give its folder" \
     "$loco" inspect m/config.json
 printf '{"a": 1}\n{"a": \n' >rows.jsonl
 refuses "a bad line" 4 \
-    "loco inspect: error: rows.jsonl:2: byte 5: not JSON (unexpected token near end of file): mend or remove the line" \
+    "loco inspect: error: rows.jsonl:2: byte 5: not JSON (unexpected token near end of file): \
+mend or remove the line" \
     "$loco" inspect rows.jsonl
 finish

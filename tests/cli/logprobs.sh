@@ -25,7 +25,8 @@ same() {
 }
 same "stdin" sh -c "$loco logprobs --model $model <$scratch/rows"
 same "rows that come one by one" \
-    sh -c "while read -r row; do echo \"\$row\"; sleep 0.01; done <$scratch/rows | $loco logprobs --model $model"
+    sh -c "while read -r row; do echo \"\$row\"; sleep 0.01; done <$scratch/rows | $loco logprobs \
+--model $model"
 same "small micro-batches" "$loco" logprobs --model "$model" "$scratch/rows" --microbatch_tokens 90
 same "one thread" "$loco" logprobs --model "$model" "$scratch/rows" --threads 1
 same "three threads" "$loco" logprobs --model "$model" "$scratch/rows" --threads 3
@@ -49,7 +50,8 @@ verdict $? "have none"
 # What sampling recorded, and what the most likely token is.
 works "samples" "$loco" generate --model "$model" --prompt hello --max_completion_length 40 \
     --num_generations 4 --json
-sed 's/.*"ids": \[\([^]]*\)\].*/{"ids": [104, 101, 108, 108, 111, \1]}/' "$scratch/out" >"$scratch/rows"
+sed 's/.*"ids": \[\([^]]*\)\].*/{"ids": [104, 101, 108, 108, 111, \1]}/' "$scratch/out" \
+    >"$scratch/rows"
 sed 's/.*"logprobs": \[\([^]]*\)\].*/\1/' "$scratch/out" >"$scratch/drawn"
 works "their log-probabilities" "$loco" logprobs --model "$model" "$scratch/rows"
 sed 's/.*"logprobs": \[\([^]]*\)\].*/\1/; s/^\([^,]*, \)\{4\}//' "$scratch/out" >"$scratch/scored"
@@ -78,21 +80,27 @@ asks() {
     refuses "$what" $want "$text" sh -c "$loco logprobs --model $model $* <$scratch/in"
 }
 asks "an id past the vocabulary" '{"ids": [1]}\n{"ids": [1, 259]}\n' 7 \
-    "loco logprobs: error: standard input:2: ids[1]: expected an id from 0 to 258 (vocab_size), got 259"
+    "loco logprobs: error: standard input:2: ids[1]: expected an id from 0 to 258 (vocab_size), \
+got 259"
 asks "an id below 0" '{"ids": [-1]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), got -1"
+    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), \
+got -1"
 asks "a number that is no id" '{"ids": [1.5]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), got 1.5"
+    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), \
+got 1.5"
 asks "a row without ids and text" '{"id": [1]}' 7 \
-    'loco logprobs: error: standard input:1: expected "ids", a list of token ids, or "text", a string'
+    "loco logprobs: error: standard input:1: expected \"ids\", a list of token ids, or \"text\", \
+a string"
 asks "a line that is no object" '\n[1]' 4 \
     "loco logprobs: error: standard input:2: not a JSON object: one object {...} a line"
 asks "a row longer than the micro-batch" '{"ids": [1, 2, 3, 4, 5]}' 7 \
-    "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it or cut the row" \
+    "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it \
+or cut the row" \
     --microbatch_tokens 4
 asks "a row longer than the model's context" "$(awk 'BEGIN { printf "{\"text\": \""
     for (i = 0; i < 257; i++) printf "a"; print "\"}" }')" 7 \
-    "loco logprobs: error: standard input:1: 257 tokens are more than the model's max_position_embeddings 256; cut the row"
+    "loco logprobs: error: standard input:1: 257 tokens are more than the model's \
+max_position_embeddings 256; cut the row"
 model=tests/golden/models/llama_tied
 asks "text without a tokenizer" '{"text": "a"}' 7 \
     "loco logprobs: error: standard input:1: text: $model has no tokenizer.json; give ids"

@@ -32,7 +32,8 @@ refuses "a file without a header" 4 \
     "$loco" inspect w.safetensors
 head -c 40 good.safetensors >w.safetensors
 refuses "a header cut short" 4 \
-    "loco inspect: error: w.safetensors: the header takes 123 bytes, but only 32 follow its length: $damaged" \
+    "loco inspect: error: w.safetensors: the header takes 123 bytes, but only 32 follow its \
+length: $damaged" \
     "$loco" inspect w.safetensors
 file "data cut short" "{$w}" 4 \
     "tensor 'w': data_offsets [0, 8] reach past the file's 4 bytes of data: $damaged"
@@ -45,7 +46,8 @@ file "a shape that overflows" \
 file "a tensor listed twice" "{$w, $w}" 8 "tensor 'w': the header lists it twice: $damaged"
 printf '\377\377\377\377\377\377\377\377{}' >w.safetensors
 refuses "a header's length that overflows" 4 \
-    "loco inspect: error: w.safetensors: the first 8 bytes give a header of 18446744073709551615 bytes, at most 100000000 are allowed: this is not a safetensors file" \
+    "loco inspect: error: w.safetensors: the first 8 bytes give a header of 18446744073709551615 \
+bytes, at most 100000000 are allowed: this is not a safetensors file" \
     "$loco" inspect w.safetensors
 
 # changed SCRIPT FILE...: the folder c, a copy of m with sed's script applied to its files.
@@ -64,11 +66,13 @@ folder() {
 }
 changed 's/"hidden_size": 32/"hidden_size": 64/' config.json
 folder "shapes that disagree" 4 \
-    "c/model.safetensors: tensor 'model.embed_tokens.weight' has shape [259, 32], expected [259, 64]: the weights do not belong to this configuration"
+    "c/model.safetensors: tensor 'model.embed_tokens.weight' has shape [259, 32], expected [259, \
+64]: the weights do not belong to this configuration"
 changed 's/"vocab_size": 259/"vocab_size": 258/; s/_token_id": 258/_token_id": 1/' config.json \
     generation_config.json
 folder "a tokenizer with ids past the vocabulary" 4 \
-    "c/tokenizer.json: has ids up to 258, but vocab_size in config.json is 258; the folder mixes two models"
+    "c/tokenizer.json: has ids up to 258, but vocab_size in config.json is 258; the folder mixes \
+two models"
 changed 's/"use_sliding_window": false/"use_sliding_window": true/' config.json
 folder "sliding windows" 5 \
     "c/config.json: use_sliding_window = true is not supported; LoCo would compute something else"
@@ -91,28 +95,34 @@ folder "a configuration that is not JSON" 4 \
     "c/config.json:21: not valid JSON: '}' expected near '\"vocab_size\"'"
 changed 's/"ByteLevel"/"Metaspace"/' tokenizer.json
 folder "an unknown part of a tokenizer" 5 \
-    "c/tokenizer.json: pre_tokenizer.type: 'Metaspace' is not supported; LoCo reads the byte-level BPE of Qwen2, Llama-3, SmolLM2 and GPT-2"
+    "c/tokenizer.json: pre_tokenizer.type: 'Metaspace' is not supported; LoCo reads the \
+byte-level BPE of Qwen2, Llama-3, SmolLM2 and GPT-2"
 changed '' config.json
 rm c/tokenizer.json
 folder "no tokenizer" 3 \
     "c: has no tokenizer.json; save its tokenizer with transformers, which writes one"
 rm c/config.json
 folder "no configuration" 3 \
-    "c/config.json: not found; expected a Hugging Face model folder with config.json, *.safetensors and tokenizer.json"
+    "c/config.json: not found; expected a Hugging Face model folder with config.json, \
+*.safetensors and tokenizer.json"
 changed '' config.json
 printf '\300\177' | dd of=c/model.safetensors bs=1 conv=notrunc \
     seek=$(($(wc -c <c/model.safetensors) - 2)) 2>/dev/null
 folder "NaN in the weights" 9 \
-    "c/model.safetensors: tensor 'model.norm.weight' is NaN or infinite at element 31: these weights cannot be used, fetch them again or go back to an older checkpoint"
+    "c/model.safetensors: tensor 'model.norm.weight' is NaN or infinite at element 31: these \
+weights cannot be used, fetch them again or go back to an older checkpoint"
 mv c/model.safetensors shard.safetensors
 folder "no weights" 3 \
-    "c: neither model.safetensors nor model.safetensors.index.json is in this folder: give a Hugging Face model folder with safetensors weights"
+    "c: neither model.safetensors nor model.safetensors.index.json is in this folder: give a \
+Hugging Face model folder with safetensors weights"
 echo '{"metadata": {}, "weight_map": {"model.norm.weight": "gone.safetensors"}}' \
     >c/model.safetensors.index.json
 folder "a shard that is not there" 3 \
-    "c: shard 'gone.safetensors' is named in model.safetensors.index.json but is not there: fetch it into this folder"
+    "c: shard 'gone.safetensors' is named in model.safetensors.index.json but is not there: fetch \
+it into this folder"
 echo '{"metadata": {}, "weight_map": {"model.norm.weight": "../shard.safetensors"}}' \
     >c/model.safetensors.index.json
 folder "a shard outside the folder" 4 \
-    "c/model.safetensors.index.json: tensor 'model.norm.weight': shard '../shard.safetensors' is not a plain file name: shards lie in the index's own folder"
+    "c/model.safetensors.index.json: tensor 'model.norm.weight': shard '../shard.safetensors' is \
+not a plain file name: shards lie in the index's own folder"
 finish

@@ -48,15 +48,19 @@ says "an id without a token is not passed over in silence" \
     "warning: standard input: id 300 has no token and was left out, as others may be"
 
 asks "what is no id" '1 2 x3' 7 \
-    "loco tokenize: error: standard input: 'x3' is no token id; expected numbers from 0 on, such as '12 7'" --decode
+    "loco tokenize: error: standard input: 'x3' is no token id; expected numbers from 0 on, such \
+as '12 7'" --decode
 asks "a negative id" '{"ids": [1]}\n{"ids": [4, -1]}' 7 \
-    "loco tokenize: error: standard input:2: ids[1]: expected an id from 0 to 2147483646 (an id is never negative), got -1" --jsonl --decode
+    "loco tokenize: error: standard input:2: ids[1]: expected an id from 0 to 2147483646 (an id \
+is never negative), got -1" --jsonl --decode
 asks "a row without text" '{"text": "a"}\n{"texts": "a"}' 7 \
     "loco tokenize: error: standard input:2: text: expected a string" --jsonl
 asks "a line that is not JSON" '{"text": "a"}\n{"text": a}' 4 \
-    "loco tokenize: error: standard input:2: byte 10: not JSON (invalid token near 'a'): mend or remove the line" --jsonl
+    "loco tokenize: error: standard input:2: byte 10: not JSON (invalid token near 'a'): mend or \
+remove the line" --jsonl
 asks "a line that is not UTF-8" '{"text": "\377"}' 4 \
-    "loco tokenize: error: standard input:1: byte 10: not JSON (unable to decode byte 0xff near '\"'): mend or remove the line" --jsonl
+    "loco tokenize: error: standard input:1: byte 10: not JSON (unable to decode byte 0xff near \
+'\"'): mend or remove the line" --jsonl
 asks "no line at all" '' 7 \
     "loco tokenize: error: standard input: no row; expected one JSON object {...} a line" --jsonl
 refuses "a file that is not there" 3 \

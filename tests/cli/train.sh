@@ -32,7 +32,8 @@ works "a run" $train --output_dir whole --save_steps 2
 says "a line a step" "step 6/6  reward "
 [ "$(wc -l <whole/metrics.jsonl)" -eq 6 ]
 verdict $? "metrics of every step"
-[ "$(ls whole | tr '\n' ' ')" = "checkpoint-4 checkpoint-6 config.yaml env.json metrics.jsonl perf.jsonl samples " ]
+[ "$(ls whole | tr '\n' ' ')" = "checkpoint-4 checkpoint-6 config.yaml env.json metrics.jsonl \
+perf.jsonl samples " ]
 verdict $? "two checkpoints are kept"
 works "the folder is inspected" "$loco" inspect whole
 says "its checkpoints" "  checkpoint-6  yes"
@@ -81,7 +82,8 @@ done
 
 # Refusals.
 refuses "a folder that holds a run" 8 \
-    "loco train: error: output_dir: whole holds a run already; give another folder, or resume_from_checkpoint=auto to go on with it" \
+    "loco train: error: output_dir: whole holds a run already; give another folder, or \
+resume_from_checkpoint=auto to go on with it" \
     $train --output_dir whole
 differs="loco train: error: whole/checkpoint-6: resuming needs the options the run began with:"
 remedy="Give these, or start a new run in another output_dir"
@@ -93,7 +95,8 @@ refuses "other data" 8 "$differs data was \"d/train.jsonl\", is \"d/test.jsonl\"
 cp d/train.jsonl kept.jsonl
 tail -n +2 kept.jsonl >d/train.jsonl
 refuses "a data file that has changed" 8 \
-    "loco train: error: whole/checkpoint-6: data: d/train.jsonl is not the file that the checkpoint was made with; give that file or start anew" \
+    "loco train: error: whole/checkpoint-6: data: d/train.jsonl is not the file that the \
+checkpoint was made with; give that file or start anew" \
     $again
 mv kept.jsonl d/train.jsonl
 cp -r whole broken
@@ -101,18 +104,22 @@ printf x | dd of=broken/checkpoint-6/model.safetensors bs=1 seek=9000 conv=notru
 $train --output_dir broken --resume_from_checkpoint auto >out 2>err
 [ $? -eq 8 ]
 verdict $? "a wrong checksum"
-grep -qE '^loco train: error: broken/checkpoint-6/model.safetensors: has checksum [0-9a-f]{8}, COMPLETE says [0-9a-f]{8}; resume from an earlier checkpoint$' err
+crc='[0-9a-f]{8}'
+grep -qE "^loco train: error: broken/checkpoint-6/model.safetensors: has checksum $crc, COMPLETE \
+says $crc; resume from an earlier checkpoint$" err
 verdict $? "is said"
 rm broken/checkpoint-6/COMPLETE
 refuses "a checkpoint without COMPLETE" 8 \
-    "loco train: error: broken/checkpoint-6/COMPLETE: not found, so the checkpoint is not whole; resume from another" \
+    "loco train: error: broken/checkpoint-6/COMPLETE: not found, so the checkpoint is not whole; \
+resume from another" \
     $train --output_dir broken --resume_from_checkpoint broken/checkpoint-6
 refuses "two processes on one folder" 8 \
     "loco train: error: $(flock whole/.lock $again 2>&1 | sed 's/^loco train: error: //')" \
     flock whole/.lock $again
 says "names the other" "whole/.lock: in use by process "
 refuses "a full disk while saving" 3 \
-    "loco train: error: step 2: saving: full/checkpoint-2.tmp/model.safetensors: cannot write: No space left on device" \
+    "loco train: error: step 2: saving: full/checkpoint-2.tmp/model.safetensors: cannot write: No \
+space left on device" \
     env LOCO_FAULT=enospc:save:1 $train --output_dir full --save_steps 2
 [ ! -e full/checkpoint-2 ] && [ ! -e full/checkpoint-2.tmp ]
 verdict $? "leaves nothing half-written"
