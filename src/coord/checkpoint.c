@@ -259,16 +259,41 @@ int coord_save(struct run *r, struct err *e)
 {
     int rc = 0;
     char *tmp = checkpoint_path(r, r->step, ".tmp"), *dir = checkpoint_path(r, r->step, "");
-    TRY(write_files(r, tmp, e));
+    rc = write_files(r, tmp, e);
+    if (rc < 0) {
+        file_remove_dir(tmp, NULL); // a full disk gets its space back
+        goto fail;
+    }
     if (file_is_dir(dir) && is_ours(r, dir)) // this step once more, after an earlier resume
         TRY(file_remove_dir(dir, e));
+    if (file_exists(dir))
+        TRY(err_set(e, ERR_STATE,
+                    "%s is in the way and no whole checkpoint of this run; move it "
+                    "away and resume",
+                    dir));
     TRY(file_rename(tmp, dir, e));
     file_fault_point("save-renamed");
     TRY(remove_old(r, e));
 fail:
     mem_free(tmp);
     mem_free(dir);
-    return rc < 0 ? err_in(e, rc, "saving step %" PRId64, r->step) : 0;
+    return rc < 0 ? err_in(e, rc, "saving") : 0;
+}
+
+/* What config.yaml says of it; the rest is known only when weights and data are open. */
+static int check_same_conf(const struct run *r, const char *dir, struct err *e)
+{
+    int rc = 0;
+    struct conf saved = {0};
+    char *path = file_join(dir, "config.yaml");
+    TRY(conf_read(&saved, r->conf->command, path, e));
+    rc = conf_resume_check(&saved, r->conf, e);
+    if (rc < 0)
+        err_in(e, rc, "%s", dir);
+fail:
+    conf_release(&saved);
+    mem_free(path);
+    return rc;
 }
 
 int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
@@ -284,7 +309,8 @@ int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
         if (!file_is_dir(from))
             return err_set(e, ERR_STATE, "resume_from_checkpoint: %s is not a folder", from);
         *dir = mem_strdup(from);
-        return coord_verify_checkpoint(from, e);
+        TRY(coord_verify_checkpoint(from, e));
+        return check_same_conf(r, from, e);
     }
     if (!file_is_dir(r->conf->output_dir))
         return 0;
@@ -298,8 +324,10 @@ int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
         mem_free(complete);
         mem_free(path);
     }
-    if (*dir)
+    if (*dir) {
         TRY(coord_verify_checkpoint(*dir, e));
+        TRY(check_same_conf(r, *dir, e));
+    }
 fail:
     mem_free(step);
     return rc;
@@ -316,13 +344,9 @@ static uint64_t get_hex(const json_t *root, const char *key)
     return text ? strtoull(text, NULL, 16) : 0;
 }
 
-static int check_same_run(struct run *r, const char *dir, const json_t *state, struct err *e)
+static int check_same_run(struct run *r, const json_t *state, struct err *e)
 {
     int rc = 0;
-    struct conf saved = {0};
-    char *path = file_join(dir, "config.yaml");
-    TRY(conf_read(&saved, r->conf->command, path, e));
-    TRY(conf_resume_check(&saved, r->conf, e));
     if (get_hex(state, "data_checksum") != data_checksum(r->data))
         TRY(err_set(e, ERR_STATE,
                     "data: %s is not the file that the checkpoint was made with; give that "
@@ -339,8 +363,6 @@ static int check_same_run(struct run *r, const char *dir, const json_t *state, s
                         r->conf->model));
     }
 fail:
-    conf_release(&saved);
-    mem_free(path);
     return rc;
 }
 
@@ -349,7 +371,7 @@ int coord_restore(struct run *r, const char *dir, struct err *e)
     int rc = 0;
     json_t *state = NULL;
     TRY(read_json(dir, "trainer_state.json", &state, e));
-    TRY(check_same_run(r, dir, state, e));
+    TRY(check_same_run(r, state, e));
     TRY(train_state_load(r->coord.device, r->coord.n_devices, dir, e));
     r->step = get_int(state, "global_step");
     const json_t *cursor = json_object_get(state, "data_cursor");

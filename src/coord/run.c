@@ -306,6 +306,7 @@ static bool wants_save(const struct run *r)
 static int advance(struct run *r, run_step_fn step, struct err *e)
 {
     int rc = 0;
+    int64_t number = r->step + 1;
     telem_record_clear(&r->metrics);
     telem_record_clear(&r->perf);
     rc = step(r, e);
@@ -332,7 +333,7 @@ static int advance(struct run *r, run_step_fn step, struct err *e)
         telem_leave(r->telem, TELEM_SAVE);
     }
 fail:
-    return rc < 0 && rc != ERR_STOPPED ? err_in(e, rc, "step %" PRId64, r->step + 1) : rc;
+    return rc < 0 && rc != ERR_STOPPED ? err_in(e, rc, "step %" PRId64, number) : rc;
 }
 
 static void print_end(const struct run *r)
