@@ -5,9 +5,16 @@ T      ?= 60
 
 # Folders are newer when a file in them comes or goes: then the build is configured again.
 FOLDERS = src $(wildcard src/*/) tests $(wildcard tests/*/) tools
-CONFIGURE = meson setup $(if $(wildcard $@),--reconfigure) $(@D)
+COMMA = ,
+define configure
+@mkdir -p $(@D)
+@$(1) meson setup $(if $(wildcard $@),--reconfigure) $(@D) $(2) >$(@D)/configure.log || \
+    { cat $(@D)/configure.log; exit 1; }
+@touch $@
+endef
 
-.PHONY: all setup test slow demo bench asan tsan valgrind fuzz mutants tidy format install clean
+.PHONY: all setup test slow demo bench clang asan tsan valgrind fuzz mutants tidy format install \
+    clean
 all: build/build.ninja
 	@ninja -C build
 setup:
@@ -22,6 +29,8 @@ demo: setup
 	@SEED=$(SEED) REWARD=$(REWARD) tools/demo.sh
 bench: all
 	@build/loco bench
+clang: build-clang/build.ninja
+	@ninja -C build-clang
 asan: build-asan/build.ninja
 	@tools/test.sh build-asan --suite unit --suite fuzz -t 4
 tsan: build-tsan/build.ninja
@@ -43,13 +52,14 @@ install: all
 clean:
 	@rm -rf build build-*
 
+SANITIZE = -Dbuildtype=debugoptimized -Db_lundef=false -Db_sanitize=
 build/build.ninja: $(FOLDERS)
-	@$(CONFIGURE) && touch $@
+	$(call configure)
+build-clang/build.ninja: $(FOLDERS)
+	$(call configure,CC=clang)
 build-asan/build.ninja: $(FOLDERS)
-	@CC=clang $(CONFIGURE) -Dbuildtype=debugoptimized -Db_sanitize=address,undefined \
-	    -Db_lundef=false && touch $@
+	$(call configure,CC=clang,$(SANITIZE)address$(COMMA)undefined)
 build-tsan/build.ninja: $(FOLDERS)
-	@CC=clang $(CONFIGURE) -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false && touch $@
+	$(call configure,CC=clang,$(SANITIZE)thread)
 build-fuzz/build.ninja: $(FOLDERS)
-	@CC=clang $(CONFIGURE) -Dbuildtype=debugoptimized -Db_sanitize=address,undefined \
-	    -Db_lundef=false -Dfuzz=true && touch $@
+	$(call configure,CC=clang,$(SANITIZE)address$(COMMA)undefined -Dfuzz=true)

@@ -104,6 +104,17 @@ static inline uint64_t check_seed(void)
     return seed;
 }
 
+static inline int check_on_asan(void)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    return 1;
+#elif defined(__has_feature)
+    return __has_feature(address_sanitizer);
+#else
+    return 0;
+#endif
+}
+
 /* Valgrind computes subnormals whatever MXCSR says, and long doubles with 53 bits. */
 static inline int check_on_valgrind(void)
 {

@@ -1,8 +1,9 @@
-/* Replays a file of token goldens: what tools/oracle/text_golden.py writes.
+/* Replays files of token goldens: what tools/oracle/text_golden.py and text_odd.py write.
  *
- * Each line is a JSON array [flags, text, ids] or [flags, text, ids, decoded]: text is a string, or
+ * A line is a JSON array [flags, text, ids] or [flags, text, ids, decoded]: text is a string, or
  * {"hex": ...} for bytes that are not UTF-8; decoded, what the ids decode to, is left out where it
- * equals the text. flags are enum text_flags.
+ * equals the text. flags are enum text_flags. Or a line brings its own tokenizer: an object
+ * {"tokenizer": ..., "lines": [...]}.
  */
 #pragma once
 
@@ -10,6 +11,7 @@
 
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What went by, and what failed first. */
@@ -67,8 +69,8 @@ static inline void golden_line(struct golden *g, struct text *t, const json_t *l
     golden_bytes(json_array_get(line, 1), &text);
     g->lines++;
     g->bytes += text.len;
-    text_encode(t, buf_str(&text), text.len,
-                (unsigned)json_integer_value(json_array_get(line, 0)), &got);
+    text_encode(t, buf_str(&text), text.len, (unsigned)json_integer_value(json_array_get(line, 0)),
+                &got);
     g->tokens += got.n;
     text_decode(t, got.id, got.n, false, &raw);
     buf_utf8_lossy(&decoded, buf_str(&raw), raw.len);
@@ -84,7 +86,26 @@ static inline void golden_line(struct golden *g, struct text *t, const json_t *l
     text_ids_release(&got);
 }
 
-/* Replays a whole file. False when it cannot be read, or a line is not JSON. */
+/* A line that brings its own tokenizer. */
+static inline void golden_own(struct golden *g, const json_t *line)
+{
+    struct text *t;
+    struct err e = {0};
+    char *tokenizer = json_dumps(json_object_get(line, "tokenizer"), 0);
+    const json_t *lines = json_object_get(line, "lines");
+    if (text_parse(&t, tokenizer, strlen(tokenizer), &e) < 0) {
+        g->lines++;
+        if (g->wrong++ == 0)
+            snprintf(g->first, sizeof g->first, "line %zu: %s", g->lines, e.text);
+    }
+    for (size_t i = 0; t && i < json_array_size(lines); i++)
+        golden_line(g, t, json_array_get(lines, i));
+    text_close(t);
+    free(tokenizer);
+}
+
+/* Replays a whole file; t may be NULL when its lines bring their own. False when the file cannot be
+   read, or a line is not JSON. */
 static inline bool golden_replay(struct golden *g, struct text *t, const char *path)
 {
     FILE *in = fopen(path, "rb");
@@ -97,7 +118,10 @@ static inline bool golden_replay(struct golden *g, struct text *t, const char *p
             good = feof(in) != 0;
             break;
         }
-        golden_line(g, t, line);
+        if (json_is_object(line))
+            golden_own(g, line);
+        else
+            golden_line(g, t, line);
         json_decref(line);
     }
     if (in)

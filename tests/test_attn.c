@@ -40,11 +40,13 @@ static void test_every_level_gives_the_bits_of_the_law(void **state)
     uint64_t key = rng_key(check_seed(), RNG_SHUFFLE);
     for (uint32_t i = 0; i < ARRAY_LEN(width); i++)
         for (uint32_t j = 0; j < ARRAY_LEN(length); j++) {
-            int heads = heads_per_kv[(i + j) % ARRAY_LEN(heads_per_kv)];
-            int pos = (int)rng_below(key, i, j, 0, 0, 70);
+            if (check_on_valgrind() && (i + j) % 6)
+                continue;
+            int heads = heads_per_kv[(i + j) % (width[i] < 96 ? 6 : 3)];
+            int pos = (int)rng_below(key, i, j, 0, 0, 40);
             check_law(width[i], heads, pos, length[j], i * 100 + j);
         }
-    check_law(64, 3, 0, 290, 1000);
+    check_law(64, 2, 0, 260, 1000);
     check_law(16, 70, 5, 40, 1001); // more heads than a tile holds pairs
 }
 
@@ -219,7 +221,7 @@ static void test_a_decoded_row_equals_the_same_row_in_a_segment(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ARRAY_LEN(heads_per_kv); i++) {
-        struct attn_case c = case_new(width[i + 2], heads_per_kv[i], 0, 100, 500 + i);
+        struct attn_case c = case_new(width[i + 2], heads_per_kv[i], 0, 70, 500 + i);
         struct attn_saved whole = saved_new(&c), alone = saved_new(&c);
         EACH_LEVEL(k)
         {
@@ -243,8 +245,8 @@ static void test_rows_cut_anywhere_give_the_same_bits(void **state)
 {
     (void)state;
     uint64_t key = rng_key(check_seed(), RNG_SHUFFLE);
-    for (uint32_t i = 0; i < 12; i++) {
-        int n = length[1 + i % 6] + 90, heads = heads_per_kv[i % 6];
+    for (uint32_t i = 0; i < 6; i++) {
+        int n = length[1 + i] + 60, heads = heads_per_kv[i % 6];
         struct attn_case c = case_new(width[i % 8], heads, (int)i * 9, n, 600 + i);
         struct attn_saved whole = saved_new(&c), cut = saved_new(&c);
         EACH_LEVEL(k)

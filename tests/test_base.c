@@ -1,6 +1,7 @@
 /* Random numbers, exact functions, maps and memory. */
 #include "check.h"
 
+#include "base/base_int.h"
 #include "base/exact.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -331,6 +332,26 @@ static void test_arena_refuses_what_was_not_planned(void **state)
                 "weights: the system refuses 4194304.00 TiB: Cannot allocate memory");
 }
 
+static void overrun(void *ctx)
+{
+    memset(ctx, 1, 129);
+}
+
+/* A byte too far is seen, also by an object that fills its 64-byte lines. */
+static void test_arena_gaps_are_watched_by_asan(void **state)
+{
+    (void)state;
+    struct arena a;
+    struct err e = {0};
+    char text[8192];
+    check_ok(arena_init(&a, "watched", 4096, &e), e);
+    void *p = arena_alloc(&a, 128);
+    arena_alloc(&a, 128);
+    int status = check_child(overrun, p, text, sizeof text);
+    assert_int_equal(status != 0, check_on_asan());
+    arena_release(&a);
+}
+
 static void test_ledger_names_total_budget_largest_and_remedy(void **state)
 {
     (void)state;
@@ -362,6 +383,23 @@ static void test_memory_figures_are_plausible(void **state)
     assert_true(mem_resident() >= before + n * 9 / 10);
     arena_release(&a);
     assert_true(mem_peak() >= before + n * 9 / 10);
+}
+
+/* As in memory.stat, /proc/self/status, memory.max and cpu.max. */
+static void test_fields_of_system_files_are_read(void **state)
+{
+    (void)state;
+    uint64_t v = 7;
+    assert_true(base_field("anon 1\nactive_file 22\nfile 3\n", "active_file ", &v) && v == 22);
+    assert_true(base_field("anon 1\nactive_file 22\nfile 3\n", "file ", &v) && v == 3);
+    assert_true(base_field("Name:\tx\nRssAnon:\t  412 kB\n", "RssAnon", &v) && v == 412);
+    assert_true(base_field("150000 100000", "", &v) && v == 150000);
+    v = 7;
+    assert_false(base_field("max\n", "", &v));
+    assert_false(base_field("-1", "", &v));
+    assert_false(base_field("anon 1\n", "file ", &v));
+    assert_false(base_field("", "file ", &v));
+    assert_int_equal(v, 7);
 }
 
 static void test_memory_texts(void **state)
@@ -413,8 +451,10 @@ int main(void)
         cmocka_unit_test(test_arena_aligns_zeroes_and_adds_up),
         cmocka_unit_test(test_arena_goes_back_to_a_mark),
         cmocka_unit_test(test_arena_refuses_what_was_not_planned),
+        cmocka_unit_test(test_arena_gaps_are_watched_by_asan),
         cmocka_unit_test(test_ledger_names_total_budget_largest_and_remedy),
         cmocka_unit_test(test_memory_figures_are_plausible),
+        cmocka_unit_test(test_fields_of_system_files_are_read),
         cmocka_unit_test(test_memory_texts),
         cmocka_unit_test(test_grow_keeps_content_and_is_amortised),
     };

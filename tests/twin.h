@@ -1,12 +1,13 @@
 /* The twin: the whole model once more, in double precision and textbook loops.
  *
- * It is the oracle of the engine's forward and backward, so it shares no code with the engine but
- * base/: no tiles, no packing, no chunks of the vocabulary, every value materialised, each backward
- * written by hand under its forward. It is never optimised. Two modes:
+ * It is the oracle of the engine's forward and backward, so it shares no arithmetic with the
+ * engine: no tiles, no packing, no chunks of the vocabulary, every value materialised, each
+ * backward written by hand under its forward. It is never optimised. Two modes:
  *
  *   TWIN_EXACT    the mathematics, no rounding: compared with finite differences and with PyTorch
  *   TWIN_ROUNDED  bf16 roundings at the places that docs/NUMERICS.md sections 3 to 5 name, forward
- *                 and backward, all else in double: the engine agrees with it tightly
+ *                 and backward, all else in double. On few rows the engine agrees with it
+ *                 tightly; on many, ties that float breaks otherwise part them (section 6)
  *
  * Two readings of NUMERICS matter to the rounded mode: attention weights are rounded as
  * exp(score - running maximum) over blocks of 32 absolute positions; and a bias sees the same

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *speaker = "loco";
 static atomic_int quiet;
 static atomic_flag warned_lock = ATOMIC_FLAG_INIT;
 static struct map warned; // Texts that log_warn has printed; lives as long as the process.
@@ -20,6 +21,11 @@ __attribute__((format(printf, 2, 0))) static void say(const char *prefix, const 
     buf_putc(&b, '\n');
     fwrite(b.data, 1, b.len, stderr);
     buf_release(&b);
+}
+
+void log_speaker(const char *name)
+{
+    speaker = name;
 }
 
 void log_quiet(int on)
@@ -55,7 +61,10 @@ void log_warn(const char *fmt, ...)
 void log_error(const char *fmt, ...)
 {
     va_list ap;
+    struct buf prefix = {0};
+    buf_printf(&prefix, "%s: error: ", speaker);
     va_start(ap, fmt);
-    say("loco: error: ", fmt, ap);
+    say(buf_str(&prefix), fmt, ap);
     va_end(ap);
+    buf_release(&prefix);
 }

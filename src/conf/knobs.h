@@ -84,6 +84,7 @@
 
 /* Defaults that differ by command: command, name, default (NULL: required there). */
 #define CONF_DEFAULTS(D)                                                                           \
+    D(BENCH, model, "built-in")                                                                    \
     D(SFT, learning_rate, "2e-5")                                                                  \
     D(EVAL, num_generations, "1")                                                                  \
     D(GENERATE, num_generations, "1")
@@ -106,7 +107,7 @@
     S("Run")                                                                                       \
     K(TEXT, config, "none", "none", 0, 0, EVERY, CALL,                                             \
       "YAML file of options; key=value arguments and flags win over it")                           \
-    K(TEXT, model, NULL, NULL, 0, 0, LEARN | GENERATE | EVAL | LOGPROBS | TOKENIZE, SAME,          \
+    K(TEXT, model, NULL, NULL, 0, 0, LEARN | SAMPLE | LOGPROBS | TOKENIZE | BENCH, SAME,           \
       "Hugging Face model folder")                                                                 \
     K(TEXT, output_dir, NULL, NULL, 0, 0, LEARN, FREE, "run folder, made when absent")             \
     K(TEXT, resume_from_checkpoint, "none", "none", 0, 0, LEARN, CALL,                             \
@@ -124,7 +125,7 @@
     K(TEXT, answer_field, "auto", "auto", 0, 0, TRAIN | EVAL | SCORE, SAME,                        \
       "column of the right answer; auto: answer, solution or ground_truth")                        \
     K(TEXT, completion_field, "auto", "auto", 0, 0, SFT | SCORE, SAME,                             \
-      "column of the completion; auto: completion, answer or solution")                            \
+      "column of the completion; auto: completion (sft: or else answer or solution)")                            \
     K(CHOICE, gold_rule, "auto", NULL, 0, 0, TRAIN | EVAL | SCORE, SAME,                           \
       "where the answer stands in its column: after the last #### (hashes), in the last box "      \
       "(boxed), "                                                                                  \
@@ -242,6 +243,13 @@
     K(BOOL, decode, "false", NULL, 0, 0, TOKENIZE, CALL, "ids to text instead")                    \
     K(BOOL, jsonl, "false", NULL, 0, 0, TOKENIZE, CALL,                                            \
       "a row a line: {\"text\"} in, {\"ids\"} out; with --decode the other way")                   \
+    K(BOOL, add_special_tokens, "true", NULL, 0, 0, TOKENIZE | LOGPROBS, CALL,                     \
+      "put the tokens around a text that its tokenizer asks for, such as <|begin_of_text|>")       \
+    K(BOOL, skip_special_tokens, "false", NULL, 0, 0, TOKENIZE, CALL,                              \
+      "with --decode: leave special tokens out")                                                   \
+    K(BOOL, argmax, "false", NULL, 0, 0, LOGPROBS, CALL,                                           \
+      "also the most likely token at each position")                                               \
+    K(INT, rows_max, "none", "none", 1, MANY, EVAL, CALL, "use the first rows only; none: all")    \
     K(BOOL, json, "false", NULL, 0, 0, GENERATE | EVAL | INSPECT | BENCH, CALL,                    \
       "print JSON instead of text")
 

@@ -1,5 +1,5 @@
-/* Checkpoints: a folder that transformers opens, with the optimizer's state and what a run needs to go
- * on to the bit. It is written beside its place and renamed when every byte is on disk, so a
+/* Checkpoints: a folder that transformers opens, with the optimizer's state and what a run needs to
+ * go on to the bit. It is written beside its place and renamed when every byte is on disk, so a
  * checkpoint is either whole or absent. docs/FORMATS.md has the files.
  */
 #include "coord/coord.h"
@@ -38,11 +38,12 @@ static int write_state(const struct run *r, const char *dir, struct err *e)
 {
     struct buf out = {0};
     char *path = file_join(dir, "trainer_state.json");
-    buf_printf(&out, "{\n  \"format\": 1,\n  \"run_id\": \"%s\",\n  \"global_step\": %" PRId64 ",\n",
+    buf_printf(&out,
+               "{\n  \"format\": 1,\n  \"run_id\": \"%s\",\n  \"global_step\": %" PRId64 ",\n",
                r->run_id, r->step);
     buf_puts(&out, "  \"epoch\": ");
-    buf_double(&out, (double)r->cursor.epoch +
-                         (double)r->cursor.position / (double)data_count(r->data));
+    buf_double(&out,
+               (double)r->cursor.epoch + (double)r->cursor.position / (double)data_count(r->data));
     buf_printf(&out, ",\n  \"max_steps\": %" PRId64 ",\n", r->steps);
     buf_printf(&out, "  \"data_cursor\": {\"epoch\": %u, \"position\": %" PRIu64 "},\n",
                r->cursor.epoch, r->cursor.position);
@@ -156,13 +157,17 @@ static int verify_file(const char *dir, const json_t *entry, struct err *e)
     char *path = file_join(dir, name);
     TRY(file_map(&map, path, e));
     if ((json_int_t)map.size != size)
-        TRY(err_set(e, ERR_STATE, "%s: has %zu bytes, COMPLETE says %" JSON_INTEGER_FORMAT
-                    "; resume from an earlier checkpoint", path, map.size, size));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: has %zu bytes, COMPLETE says %" JSON_INTEGER_FORMAT
+                    "; resume from an earlier checkpoint",
+                    path, map.size, size));
     char have[16];
     snprintf(have, sizeof have, "%08" PRIx32, file_crc32(0, map.data, map.size));
     if (strcmp(have, crc) != 0)
-        TRY(err_set(e, ERR_STATE, "%s: has checksum %s, COMPLETE says %.16s; resume from an earlier "
-                    "checkpoint", path, have, crc));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: has checksum %s, COMPLETE says %.16s; resume from an earlier "
+                    "checkpoint",
+                    path, have, crc));
 fail:
     file_unmap(&map);
     mem_free(path);
@@ -175,8 +180,8 @@ int coord_verify_checkpoint(const char *dir, struct err *e)
     json_t *root = NULL;
     char *path = file_join(dir, "COMPLETE");
     if (!file_exists(path))
-        TRY(err_set(e, ERR_STATE, "%s: not found, so the checkpoint is not whole; resume from another",
-                    path));
+        TRY(err_set(e, ERR_STATE,
+                    "%s: not found, so the checkpoint is not whole; resume from another", path));
     TRY(read_json(dir, "COMPLETE", &root, e));
     const json_t *files = json_object_get(root, "files");
     for (size_t i = 0; i < json_array_size(files); i++)
@@ -254,16 +259,41 @@ int coord_save(struct run *r, struct err *e)
 {
     int rc = 0;
     char *tmp = checkpoint_path(r, r->step, ".tmp"), *dir = checkpoint_path(r, r->step, "");
-    TRY(write_files(r, tmp, e));
+    rc = write_files(r, tmp, e);
+    if (rc < 0) {
+        file_remove_dir(tmp, NULL); // a full disk gets its space back
+        goto fail;
+    }
     if (file_is_dir(dir) && is_ours(r, dir)) // this step once more, after an earlier resume
         TRY(file_remove_dir(dir, e));
+    if (file_exists(dir))
+        TRY(err_set(e, ERR_STATE,
+                    "%s is in the way and no whole checkpoint of this run; move it "
+                    "away and resume",
+                    dir));
     TRY(file_rename(tmp, dir, e));
     file_fault_point("save-renamed");
     TRY(remove_old(r, e));
 fail:
     mem_free(tmp);
     mem_free(dir);
-    return rc < 0 ? err_in(e, rc, "saving step %" PRId64, r->step) : 0;
+    return rc < 0 ? err_in(e, rc, "saving") : 0;
+}
+
+/* What config.yaml says of it; the rest is known only when weights and data are open. */
+static int check_same_conf(const struct run *r, const char *dir, struct err *e)
+{
+    int rc = 0;
+    struct conf saved = {0};
+    char *path = file_join(dir, "config.yaml");
+    TRY(conf_read(&saved, r->conf->command, path, e));
+    rc = conf_resume_check(&saved, r->conf, e);
+    if (rc < 0)
+        err_in(e, rc, "%s", dir);
+fail:
+    conf_release(&saved);
+    mem_free(path);
+    return rc;
 }
 
 int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
@@ -279,7 +309,8 @@ int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
         if (!file_is_dir(from))
             return err_set(e, ERR_STATE, "resume_from_checkpoint: %s is not a folder", from);
         *dir = mem_strdup(from);
-        return coord_verify_checkpoint(from, e);
+        TRY(coord_verify_checkpoint(from, e));
+        return check_same_conf(r, from, e);
     }
     if (!file_is_dir(r->conf->output_dir))
         return 0;
@@ -293,8 +324,10 @@ int coord_find_checkpoint(struct run *r, char **dir, struct err *e)
         mem_free(complete);
         mem_free(path);
     }
-    if (*dir)
+    if (*dir) {
         TRY(coord_verify_checkpoint(*dir, e));
+        TRY(check_same_conf(r, *dir, e));
+    }
 fail:
     mem_free(step);
     return rc;
@@ -311,27 +344,25 @@ static uint64_t get_hex(const json_t *root, const char *key)
     return text ? strtoull(text, NULL, 16) : 0;
 }
 
-static int check_same_run(struct run *r, const char *dir, const json_t *state, struct err *e)
+static int check_same_run(struct run *r, const json_t *state, struct err *e)
 {
     int rc = 0;
-    struct conf saved = {0};
-    char *path = file_join(dir, "config.yaml");
-    TRY(conf_read(&saved, r->conf->command, path, e));
-    TRY(conf_resume_check(&saved, r->conf, e));
     if (get_hex(state, "data_checksum") != data_checksum(r->data))
-        TRY(err_set(e, ERR_STATE, "data: %s is not the file that the checkpoint was made with; give that "
-                    "file or start anew", r->conf->data));
+        TRY(err_set(e, ERR_STATE,
+                    "data: %s is not the file that the checkpoint was made with; give that "
+                    "file or start anew",
+                    r->conf->data));
     r->model_checksum = (uint32_t)get_hex(state, "model_checksum");
     if (r->coord.needs.reference) {
         struct device_weights w = {.set = DEVICE_REFERENCE};
         TRY(device_checksum(r->coord.device[0], &w, e));
         if (w.checksum != r->model_checksum)
-            TRY(err_set(e, ERR_STATE, "model: %s does not hold the weights that the run began with, which "
-                        "beta > 0 needs as reference", r->conf->model));
+            TRY(err_set(e, ERR_STATE,
+                        "model: %s does not hold the weights that the run began with, which "
+                        "beta > 0 needs as reference",
+                        r->conf->model));
     }
 fail:
-    conf_release(&saved);
-    mem_free(path);
     return rc;
 }
 
@@ -340,7 +371,7 @@ int coord_restore(struct run *r, const char *dir, struct err *e)
     int rc = 0;
     json_t *state = NULL;
     TRY(read_json(dir, "trainer_state.json", &state, e));
-    TRY(check_same_run(r, dir, state, e));
+    TRY(check_same_run(r, state, e));
     TRY(train_state_load(r->coord.device, r->coord.n_devices, dir, e));
     r->step = get_int(state, "global_step");
     const json_t *cursor = json_object_get(state, "data_cursor");

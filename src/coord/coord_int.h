@@ -24,7 +24,7 @@ struct group {
     struct data_row row;   // prompt and gold texts
     struct text_ids prompt;
     int S, tokens_max;
-    struct sample *sample;           // (S)
+    struct sample *sample;            // (S)
     struct device_tokens *completion; // (S) views of token
     int *token;
     float *logprob;
@@ -33,10 +33,8 @@ struct group {
 void group_init(struct group *g, int samples, int tokens_max);
 void group_release(struct group *g);
 
-#define COORD_VERSION "0.1.0"
-
-/* Draws all groups' samples on all devices, each group's on one device, in the order given. A finished
-   sample is sent to `rewards` (may be NULL), which is polled between dispatches. */
+/* Draws all groups' samples on all devices, each group's on one device, in the order given. A
+   finished sample is sent to `rewards` (may be NULL), which is polled between dispatches. */
 struct sampling {
     float temperature;
     uint64_t key;
@@ -78,14 +76,15 @@ struct run {
     int n_groups;
     struct leaf *leaf; // (leaves)
     int leaves;
-    float *tokens_of;                 // memory of the leaves' arrays
-    struct device_group *groups_of;   // the same
+    float *tokens_of;               // memory of the leaves' arrays
+    struct device_group *groups_of; // the same
     struct grpo_stats stats;
-    uint64_t num_tokens;  // prompt and completion tokens so far
-    int64_t step, steps;  // finished, and of the whole run
-    double best_metric;   // of evaluations so far; NaN before the first
+    uint64_t num_tokens; // prompt and completion tokens so far
+    float temperature;   // of the policy: 1 in supervised training
+    int64_t step, steps; // finished, and of the whole run
+    double best_metric;  // of evaluations so far; NaN before the first
     int64_t best_step;
-    char run_id[17];      // what the run is a function of, hashed
+    char run_id[17];         // what the run is a function of, hashed
     uint32_t model_checksum; // of the weights that the run began with
 };
 
@@ -111,7 +110,6 @@ void coord_header(const struct run *r, struct buf *out);
 int coord_save(struct run *r, struct err *e);
 int coord_find_checkpoint(struct run *r, char **dir, struct err *e); // *dir NULL: start anew.
 int coord_restore(struct run *r, const char *dir, struct err *e);
-int coord_verify_checkpoint(const char *dir, struct err *e);
 
 /* sft.c: why a supervised row cannot be used. */
 const char *coord_sft_reject(void *coord, const struct data_row *row);

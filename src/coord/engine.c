@@ -1,9 +1,10 @@
-/* Opening a model for a command: plan the memory of every device from the configuration, refuse what
- * does not fit, then make the devices and load the weights.
+/* Opening a model for a command: plan the memory of every device from the configuration, refuse
+ * what does not fit, then make the devices and load the weights.
  */
 #include "coord/coord.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 #include <string.h>
 
@@ -17,11 +18,15 @@ static int device_threads(const struct conf *conf, int device, int n)
 static struct device_conf plan_device(const struct coord *c, int i, int slots)
 {
     const struct coord_needs *n = &c->needs;
-    struct device_conf d = {
-        .model = c->model, .kern = c->kern, .trainable = n->training, .reference = n->reference,
-        .threads = device_threads(c->conf, i, c->n_devices), .slots = MAX(slots, 1),
-        .positions = n->prompt_max + n->completion_max, .rows = c->limits.rows,
-        .segments = c->limits.segments};
+    struct device_conf d = {.model = c->model,
+                            .kern = c->kern,
+                            .trainable = n->training,
+                            .reference = n->reference,
+                            .threads = device_threads(c->conf, i, c->n_devices),
+                            .slots = MAX(slots, 1),
+                            .positions = n->prompt_max + n->completion_max,
+                            .rows = c->limits.rows,
+                            .segments = c->limits.segments};
     if (slots > 0)
         d.kv_blocks = roll_blocks(slots, n->samples, n->prompt_max, n->completion_max);
     if (n->training) {
@@ -66,37 +71,71 @@ static int check_positions(const struct coord *c, struct err *e)
     const struct coord_needs *n = &c->needs;
     if (n->prompt_max + n->completion_max <= c->model.positions_max)
         return 0;
-    return err_set(e, ERR_USAGE, "max_prompt_length %d + max_completion_length %d is more than the "
-                   "model's max_position_embeddings %d; lower one of them", n->prompt_max,
-                   n->completion_max, c->model.positions_max);
+    return err_set(e, ERR_USAGE,
+                   "max_prompt_length %d + max_completion_length %d is more than the "
+                   "model's max_position_embeddings %d; lower one of them",
+                   n->prompt_max, n->completion_max, c->model.positions_max);
 }
 
 static int check_vocabulary(const struct coord *c, struct err *e)
 {
-    if (text_size(c->text) <= c->model.V)
+    if (!c->text || text_size(c->text) <= c->model.V)
         return 0;
-    return err_set(e, ERR_FORMAT, "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is "
-                   "%d; the folder mixes two models", c->conf->model, text_size(c->text) - 1,
-                   c->model.V);
+    return err_set(e, ERR_FORMAT,
+                   "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is "
+                   "%d; the folder mixes two models",
+                   c->conf->model, text_size(c->text) - 1, c->model.V);
 }
 
-int coord_plan(struct coord *c, const struct conf *conf, const struct coord_needs *needs,
-               struct err *e)
+static void warn_of_template(const struct conf *c)
+{
+    if (c->prompt_template && strcmp(c->prompt_template, "{prompt}") == 0 &&
+        text_has_chat_template(c->model))
+        log_warn(
+            "%s has a chat template, but prompt_template is plain: the model sees bare prompts, "
+            "without the turns that it was trained on; give prompt_template",
+            c->model);
+}
+
+/* Log-probabilities of ids need no tokenizer. */
+static bool needs_text(const struct conf *conf)
+{
+    char *path = file_join(conf->model, "tokenizer.json");
+    bool found = file_exists(path);
+    mem_free(path);
+    return found || conf->command != CONF_LOGPROBS;
+}
+
+int coord_read(struct coord *c, const struct conf *conf, struct err *e)
 {
     int rc = 0;
-    size_t budget = conf->memory_budget > 0 ? (size_t)conf->memory_budget : mem_available();
-
-    *c = (struct coord){.conf = conf, .needs = *needs, .n_devices = MAX(1, (int)conf->devices)};
+    *c = (struct coord){.conf = conf, .n_devices = MAX(1, (int)conf->devices)};
     c->kern = kern_choose(e);
     if (!c->kern)
         return ERR_USAGE;
     TRY(model_config_load(&c->model, conf->model, e));
-    TRY(text_open(&c->text, conf->model, e));
+    if (needs_text(conf))
+        TRY(text_open(&c->text, conf->model, e));
     TRY(check_vocabulary(c, e));
+    warn_of_template(conf);
+    return 0;
+fail:
+    coord_close(c);
+    return rc;
+}
+
+int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
+{
+    int rc = 0;
+    size_t budget = c->conf->memory_budget > 0 ? (size_t)c->conf->memory_budget : mem_available();
+
+    c->needs = *needs;
     TRY(check_positions(c, e));
     if (needs->training && c->n_devices > needs->leaves) {
-        rc = err_set(e, ERR_USAGE, "devices %d is more than reduction_leaves %d; lower devices or raise "
-                     "reduction_leaves and prompts_per_step", c->n_devices, needs->leaves);
+        rc = err_set(e, ERR_USAGE,
+                     "devices %d is more than reduction_leaves %d; lower devices or raise "
+                     "reduction_leaves and prompts_per_step",
+                     c->n_devices, needs->leaves);
         goto fail;
     }
     c->limits = train_limits(needs->rows, needs->prompt_max, needs->completion_max);
@@ -136,19 +175,24 @@ void coord_close(struct coord *c)
 struct roll *coord_roll(const struct coord *c, int d)
 {
     enum { DISPATCH_STEPS = 16 };
-    return roll_new(&(struct roll_conf){.device = c->device[d], .dispatch_steps = DISPATCH_STEPS,
-                                        .temperature = 1, .stop = c->model.eos,
+    return roll_new(&(struct roll_conf){.device = c->device[d],
+                                        .dispatch_steps = DISPATCH_STEPS,
+                                        .temperature = 1,
+                                        .stop = c->model.eos,
                                         .n_stop = c->model.n_eos});
 }
 
 struct coord_needs coord_needs_of(const struct conf *conf)
 {
     bool train = conf->command == CONF_TRAIN, sft = conf->command == CONF_SFT;
-    struct coord_needs n = {
-        .training = train || sft, .reference = train && conf->beta > 0,
-        .prompt_max = MAX(1, (int)conf->max_prompt_length),
-        .completion_max = MAX(1, (int)conf->max_completion_length),
-        .rows = MAX(1, (int)conf->microbatch_tokens), .samples = 1, .leaves = 1, .leaf_groups = 1};
+    struct coord_needs n = {.training = train || sft,
+                            .reference = train && conf->beta > 0,
+                            .prompt_max = MAX(1, (int)conf->max_prompt_length),
+                            .completion_max = MAX(1, (int)conf->max_completion_length),
+                            .rows = MAX(1, (int)conf->microbatch_tokens),
+                            .samples = 1,
+                            .leaves = 1,
+                            .leaf_groups = 1};
     if (n.training) {
         n.leaves = (int)conf->reduction_leaves;
         n.leaf_groups = ((int)conf->prompts_per_step + n.leaves - 1) / n.leaves;

@@ -4,6 +4,7 @@
 #include "coord/coord.h"
 
 #include "coord/coord_int.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -100,12 +101,13 @@ static void count_group(struct tally *t, const struct group *g)
 }
 
 /* Draws and judges rows [lo, hi) with `samples` each. */
-static int draw_rows(struct tally *t, struct group *group, uint64_t lo, uint64_t hi, float temperature,
-                     struct err *e)
+static int draw_rows(struct tally *t, struct group *group, uint64_t lo, uint64_t hi,
+                     float temperature, struct err *e)
 {
     int rc = 0, n = (int)(hi - lo);
     struct reward *rewards = reward_new(&t->rewards);
-    struct sampling how = {.temperature = temperature, .rewards = rewards,
+    struct sampling how = {.temperature = temperature,
+                           .rewards = rewards,
                            .key = rng_key((uint64_t)t->c->conf->seed, RNG_EVAL)};
     for (int i = 0; i < n; i++) {
         struct group *g = &group[i];
@@ -149,15 +151,29 @@ static void count_greedy(struct tally *t, const struct group *g)
     t->out->greedy_accuracy += is_correct(&g->sample[0]);
 }
 
+/* Rows that cannot be used do not count, which a person must know. */
+static void warn_of_drops(const struct tally *t)
+{
+    struct buf report = {0};
+    data_report(t->data, &report);
+    if (data_count(t->data) < data_rows(t->data))
+        log_warn("%s: %s", t->how->data_path, buf_str(&report));
+    buf_release(&report);
+}
+
 static int open_tally(struct tally *t, struct err *e)
 {
     int rc = 0;
     const struct conf *conf = t->c->conf;
-    struct data_options options = {
-        .want = DATA_ANSWERS, .prompt_field = conf->prompt_field, .answer_field = conf->answer_field,
-        .gold_rule = conf->gold_rule, .reject = coord_reject, .ctx = t->c};
+    struct data_options options = {.want = DATA_ANSWERS,
+                                   .prompt_field = conf->prompt_field,
+                                   .answer_field = conf->answer_field,
+                                   .gold_rule = conf->gold_rule,
+                                   .reject = coord_reject,
+                                   .ctx = t->c};
     TRY(coord_rewards(conf, &t->rewards, t->weight, e));
     TRY(data_open(&t->data, t->how->data_path, &options, e));
+    warn_of_drops(t);
     for (int d = 0; d < t->c->n_devices; d++)
         t->roll[d] = coord_roll(t->c, d);
 fail:

@@ -30,10 +30,14 @@ void group_release(struct group *g)
 static void submit_group(struct roll *roll, struct group *g, uint64_t tag)
 {
     memset(g->sample, 0, (size_t)g->S * sizeof *g->sample);
-    roll_submit(roll, &(struct roll_request){
-                          .tag = tag, .epoch = g->draw.epoch, .index = g->draw.index,
-                          .sample_hi = g->S, .prompt = {g->prompt.id, (int)g->prompt.n},
-                          .tokens_max = g->tokens_max, .token = g->token, .logprob = g->logprob});
+    roll_submit(roll, &(struct roll_request){.tag = tag,
+                                             .epoch = g->draw.epoch,
+                                             .index = g->draw.index,
+                                             .sample_hi = g->S,
+                                             .prompt = {g->prompt.id, (int)g->prompt.n},
+                                             .tokens_max = g->tokens_max,
+                                             .token = g->token,
+                                             .logprob = g->logprob});
 }
 
 /* A ticket names group and sample. */
@@ -49,10 +53,13 @@ static void send_to_judge(const struct coord *c, struct reward *rewards, struct 
     const struct sample *s = &g->sample[sample];
     coord_completion(c, g->completion[sample].token, s->n, !s->truncated, &text);
     reward_submit(rewards, ticket_of(tag, sample),
-                  &(struct reward_item){.text = buf_str(&text), .text_len = text.len,
+                  &(struct reward_item){.text = buf_str(&text),
+                                        .text_len = text.len,
                                         .gold = buf_str(&g->row.answer),
-                                        .gold_len = g->row.answer.len, .epoch = g->draw.epoch,
-                                        .index = g->draw.index, .sample = (uint32_t)sample});
+                                        .gold_len = g->row.answer.len,
+                                        .epoch = g->draw.epoch,
+                                        .index = g->draw.index,
+                                        .sample = (uint32_t)sample});
     buf_release(&text);
 }
 

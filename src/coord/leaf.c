@@ -1,5 +1,5 @@
-/* Leaves: the step's groups in fixed sets, trained on the devices that own them, all devices at once,
- * and the update that follows.
+/* Leaves: the step's groups in fixed sets, trained on the devices that own them, all devices at
+ * once, and the update that follows.
  */
 #include "coord/coord.h"
 
@@ -39,7 +39,8 @@ void coord_leaf_tokens(struct run *r)
         for (int k = l->lo; k < l->hi; k++) {
             struct group *g = &r->group[k];
             r->groups_of[k] = (struct device_group){.prompt = {g->prompt.id, (int)g->prompt.n},
-                                                    .sample = g->completion, .n_samples = g->S};
+                                                    .sample = g->completion,
+                                                    .n_samples = g->S};
             for (int s = 0; s < g->S; s++)
                 l->n_tokens += g->sample[s].n;
         }
@@ -60,13 +61,16 @@ static int first_leaf(const struct run *r, int d)
 static int start_leaf(struct run *r, int d, int leaf, struct err *e)
 {
     const struct leaf *l = &r->leaf[leaf];
-    struct train_leaf t = {.group = l->group, .n_groups = l->hi - l->lo, .coef = l->coef,
-                           .logprob = l->logprob, .entropy = l->entropy};
+    struct train_leaf t = {.group = l->group,
+                           .n_groups = l->hi - l->lo,
+                           .coef = l->coef,
+                           .logprob = l->logprob,
+                           .entropy = l->entropy};
     int buffer, rc = train_tree_leaf(&r->tree[d], leaf, &buffer, e);
     if (rc < 0)
         return rc;
-    train_start(&r->lane[d], r->coord.device[d], r->coord.limits, DEVICE_POLICY,
-                (float)r->conf->temperature, &t, buffer);
+    train_start(&r->lane[d], r->coord.device[d], r->coord.limits, DEVICE_POLICY, r->temperature, &t,
+                buffer);
     return 0;
 }
 
@@ -117,11 +121,14 @@ int coord_update(struct run *r, uint64_t denominator, struct err *e)
     const struct conf *c = r->conf;
     double t = (double)r->step + 1;
     r->update = (struct train_update){
-        .denominator = (double)denominator, .max_grad_norm = c->max_grad_norm,
+        .denominator = (double)denominator,
+        .max_grad_norm = c->max_grad_norm,
         .adamw = {.lr = (float)(c->learning_rate *
                                 train_schedule_factor(&r->schedule, (uint64_t)r->step)),
-                  .beta1 = (float)c->adam_beta1, .beta2 = (float)c->adam_beta2,
-                  .eps = (float)c->adam_epsilon, .decay = (float)c->weight_decay,
+                  .beta1 = (float)c->adam_beta1,
+                  .beta2 = (float)c->adam_beta2,
+                  .eps = (float)c->adam_epsilon,
+                  .decay = (float)c->weight_decay,
                   .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
                   .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
     return train_apply(r->tree, r->coord.n_devices, &r->update, e);

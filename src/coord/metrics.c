@@ -63,8 +63,6 @@ void coord_step_metrics(struct run *r)
         padded += r->lane[d].rows_padded;
     }
     telem_put(&r->perf, padded > 0 ? 1 - (double)rows / (double)padded : 0, "pack/padding_ratio");
-    telem_put(&r->perf, (double)mem_resident(), "memory/resident_bytes");
-    telem_put(&r->perf, (double)mem_peak(), "memory/peak_bytes");
 }
 
 static const char *family_name(enum model_family f)
@@ -77,7 +75,8 @@ static void put_ledger(const struct ledger *l, struct buf *out)
     char text[24];
     buf_puts(out, "memory     ");
     for (int i = 0; i < l->n; i++)
-        buf_printf(out, "%s%s %s", i ? ", " : "", l->item[i].name, mem_text(l->item[i].bytes, text));
+        buf_printf(out, "%s%s %s", i ? ", " : "", l->item[i].name,
+                   mem_text(l->item[i].bytes, text));
     buf_printf(out, "; together %s\n", mem_text(ledger_total(l), text));
 }
 
@@ -96,8 +95,9 @@ void coord_header(const struct run *r, struct buf *out)
                r->n_groups, c->needs.samples, r->leaves);
     if (r->grpo.n_rewards > 0)
         grpo_describe(&r->grpo, out);
-    buf_printf(out, "machine    kernel level %s, %d device%s, %d decode slots each, micro-batches of %d "
-               "rows\n", c->kern->name, c->n_devices, c->n_devices == 1 ? "" : "s", c->slots,
-               c->limits.rows);
+    buf_printf(out,
+               "machine    kernel level %s, %d device%s, %d decode slots each, micro-batches of %d "
+               "rows\n",
+               c->kern->name, c->n_devices, c->n_devices == 1 ? "" : "s", c->slots, c->limits.rows);
     put_ledger(&c->ledger, out);
 }

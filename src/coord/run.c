@@ -1,5 +1,5 @@
-/* The life of a run: its folder, where it starts, its steps with evaluation, logs and checkpoints, and
- * how it ends. What one step is stands in step.c (GRPO) and sft.c (supervised).
+/* The life of a run: its folder, where it starts, its steps with evaluation, logs and checkpoints,
+ * and how it ends. What one step is stands in step.c (GRPO) and sft.c (supervised).
  */
 #include "coord/coord.h"
 
@@ -17,14 +17,17 @@
 static void open_grpo(struct run *r, const double *weight)
 {
     const struct conf *c = r->conf;
-    r->grpo = (struct grpo_conf){
-        .scale = c->scale_rewards == CONF_SCALE_GROUP ? GRPO_SCALE_GROUP : GRPO_SCALE_NONE,
-        .kl = c->beta == 0                ? GRPO_KL_NONE
-              : c->use_bias_correction_kl ? GRPO_KL_K3_RATIO
-                                          : GRPO_KL_K3,
-        .beta = c->beta, .epsilon_low = c->epsilon, .epsilon_high = c->epsilon_high,
-        .max_completion_length = (uint32_t)c->max_completion_length,
-        .mask_truncated = c->mask_truncated_completions, .n_rewards = r->reward_conf.n};
+    r->grpo = (struct grpo_conf){.scale = c->scale_rewards == CONF_SCALE_GROUP ? GRPO_SCALE_GROUP
+                                                                               : GRPO_SCALE_NONE,
+                                 .kl = c->beta == 0                ? GRPO_KL_NONE
+                                       : c->use_bias_correction_kl ? GRPO_KL_K3_RATIO
+                                                                   : GRPO_KL_K3,
+                                 .beta = c->beta,
+                                 .epsilon_low = c->epsilon,
+                                 .epsilon_high = c->epsilon_high,
+                                 .max_completion_length = (uint32_t)c->max_completion_length,
+                                 .mask_truncated = c->mask_truncated_completions,
+                                 .n_rewards = r->reward_conf.n};
     bool known = grpo_objective_find(conf_choice_text(c, "loss_type"), &r->grpo.objective);
     ASSERT(known);
     for (int i = 0; i < r->grpo.n_rewards; i++) {
@@ -37,39 +40,38 @@ static void open_grpo(struct run *r, const double *weight)
 static int check_conf(const struct conf *c, struct err *e)
 {
     if (c->command == CONF_TRAIN && c->num_generations < 2)
-        return err_set(e, ERR_USAGE, "num_generations: expected at least 2, since a sample is compared "
-                       "with the others of its prompt; got %" PRId64, c->num_generations);
+        return err_set(e, ERR_USAGE,
+                       "num_generations: expected at least 2, since a sample is compared "
+                       "with the others of its prompt; got %" PRId64,
+                       c->num_generations);
     if (c->command == CONF_TRAIN && c->num_generations > COORD_SAMPLES_MAX)
         return err_set(e, ERR_USAGE, "num_generations: expected at most %d, got %" PRId64,
                        COORD_SAMPLES_MAX, c->num_generations);
     if (c->command == CONF_TRAIN && c->temperature == 0)
-        return err_set(e, ERR_USAGE, "temperature: expected a value above 0 in training: greedy samples "
+        return err_set(e, ERR_USAGE,
+                       "temperature: expected a value above 0 in training: greedy samples "
                        "do not differ");
     return 0;
-}
-
-static void warn_of_template(const struct conf *c)
-{
-    bool plain = !c->prompt_template || strcmp(c->prompt_template, "{prompt}") == 0;
-    if (plain && text_has_chat_template(c->model))
-        log_warn("%s has a chat template, but prompt_template is plain: the model sees bare prompts, "
-                 "without the turns that it was trained on; give prompt_template", c->model);
 }
 
 static int open_data(struct run *r, struct err *e)
 {
     const struct conf *c = r->conf;
     bool sft = c->command == CONF_SFT;
-    struct data_options options = {
-        .want = sft ? DATA_COMPLETIONS : DATA_ANSWERS, .prompt_field = c->prompt_field,
-        .answer_field = sft ? c->completion_field : c->answer_field, .gold_rule = c->gold_rule,
-        .shuffle = c->shuffle_dataset, .seed = (uint64_t)c->seed,
-        .reject = sft ? coord_sft_reject : coord_reject, .ctx = &r->coord};
+    struct data_options options = {.want = sft ? DATA_COMPLETIONS : DATA_ANSWERS,
+                                   .prompt_field = c->prompt_field,
+                                   .answer_field = sft ? c->completion_field : c->answer_field,
+                                   .gold_rule = c->gold_rule,
+                                   .shuffle = c->shuffle_dataset,
+                                   .seed = (uint64_t)c->seed,
+                                   .reject = sft ? coord_sft_reject : coord_reject,
+                                   .ctx = &r->coord};
     int rc = data_open(&r->data, c->data, &options, e);
     if (rc < 0)
         return rc;
     double rows = (double)data_count(r->data), per_step = (double)c->prompts_per_step;
-    r->steps = c->max_steps > 0 ? c->max_steps : (int64_t)ceil(c->num_train_epochs * rows / per_step);
+    r->steps =
+        c->max_steps > 0 ? c->max_steps : (int64_t)ceil(c->num_train_epochs * rows / per_step);
     r->steps = MAX(r->steps, 1);
     return train_schedule_init(&r->schedule, conf_choice_text(c, "lr_scheduler_type"),
                                (uint64_t)r->steps, (double)c->warmup_steps, c->warmup_ratio, e);
@@ -97,14 +99,16 @@ int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *si
     int rc = 0;
     double weight[REWARD_MAX];
     struct coord_needs needs = coord_needs_of(conf);
-    *r = (struct run){.conf = conf, .sink = sink, .best_metric = NAN, .best_step = -1};
+    *r = (struct run){
+        .conf = conf, .sink = sink, .temperature = 1, .best_metric = NAN, .best_step = -1};
     TRY(check_conf(conf, e));
     if (conf->command == CONF_TRAIN) {
         TRY(coord_rewards(conf, &r->reward_conf, weight, e));
         open_grpo(r, weight);
+        r->temperature = (float)conf->temperature;
     }
-    TRY(coord_plan(&r->coord, conf, &needs, e));
-    warn_of_template(conf);
+    TRY(coord_read(&r->coord, conf, e));
+    TRY(coord_plan(&r->coord, &needs, e));
     TRY(open_data(r, e));
     r->n_groups = (int)conf->prompts_per_step;
     r->leaves = needs.leaves;
@@ -141,9 +145,10 @@ static int write_start(const struct run *r, struct err *e)
     conf_yaml(r->conf, &out);
     int rc = write_text(r, "config.yaml", &out, e);
     buf_clear(&out);
-    buf_printf(&out, "{\"format\": 1, \"version\": \"%s\", \"kernel_level\": \"%s\", \"devices\": %d, "
-               "\"cpus\": %d, \"compiler\": ", COORD_VERSION, r->coord.kern->name, r->coord.n_devices,
-               pool_cpus());
+    buf_printf(&out,
+               "{\"format\": 1, \"version\": \"%s\", \"kernel_level\": \"%s\", \"devices\": %d, "
+               "\"cpus\": %d, \"compiler\": ",
+               COORD_VERSION, r->coord.kern->name, r->coord.n_devices, pool_cpus());
     buf_json(&out, __VERSION__, strlen(__VERSION__));
     buf_puts(&out, "}\n");
     if (rc == 0)
@@ -181,10 +186,13 @@ fail:
 
 static int open_telem(struct run *r, struct err *e)
 {
-    struct telem_options options = {
-        .dir = r->conf->output_dir, .steps = r->steps, .logging_steps = r->conf->logging_steps,
-        .live = r->sink->live, .columns = r->sink->columns, .print = r->sink->print,
-        .ctx = r->sink->ctx};
+    struct telem_options options = {.dir = r->conf->output_dir,
+                                    .steps = r->steps,
+                                    .logging_steps = r->conf->logging_steps,
+                                    .live = r->sink->live,
+                                    .columns = r->sink->columns,
+                                    .print = r->sink->print,
+                                    .ctx = r->sink->ctx};
     return telem_new(&r->telem, &options, e);
 }
 
@@ -204,8 +212,10 @@ int run_open(struct run *r, const struct conf *conf, const struct coord_sink *si
     char *from = NULL, *lock = NULL;
     TRY(run_plan(r, conf, sink, e));
     if (!conf->resume_from_checkpoint && has_run(conf))
-        TRY(err_set(e, ERR_STATE, "output_dir: %s holds a run already; give another folder, or "
-                    "resume_from_checkpoint=auto to go on with it", conf->output_dir));
+        TRY(err_set(e, ERR_STATE,
+                    "output_dir: %s holds a run already; give another folder, or "
+                    "resume_from_checkpoint=auto to go on with it",
+                    conf->output_dir));
     TRY(file_mkdirs(conf->output_dir, e));
     lock = file_join(conf->output_dir, ".lock");
     TRY(file_lock(&r->lock, lock, e));
@@ -249,7 +259,8 @@ void run_close(struct run *r)
 static int evaluate(struct run *r, struct err *e)
 {
     const struct conf *c = r->conf;
-    struct coord_eval how = {.data_path = c->eval_data, .samples = (int)c->num_generations_eval,
+    struct coord_eval how = {.data_path = c->eval_data,
+                             .samples = (int)c->num_generations_eval,
                              .temperature = (float)c->eval_temperature};
     struct coord_eval_result out;
     telem_enter(r->telem, TELEM_EVAL);
@@ -287,13 +298,15 @@ static bool stop_asked(const struct run *r)
 static bool wants_save(const struct run *r)
 {
     const struct conf *c = r->conf;
-    return (c->save_steps > 0 && r->step % c->save_steps == 0) || r->step == r->steps || stop_asked(r);
+    return (c->save_steps > 0 && r->step % c->save_steps == 0) || r->step == r->steps ||
+           stop_asked(r);
 }
 
 /* One step and all that follows it. */
 static int advance(struct run *r, run_step_fn step, struct err *e)
 {
     int rc = 0;
+    int64_t number = r->step + 1;
     telem_record_clear(&r->metrics);
     telem_record_clear(&r->perf);
     rc = step(r, e);
@@ -320,7 +333,7 @@ static int advance(struct run *r, run_step_fn step, struct err *e)
         telem_leave(r->telem, TELEM_SAVE);
     }
 fail:
-    return rc < 0 && rc != ERR_STOPPED ? err_in(e, rc, "step %" PRId64, r->step + 1) : rc;
+    return rc < 0 && rc != ERR_STOPPED ? err_in(e, rc, "step %" PRId64, number) : rc;
 }
 
 static void print_end(const struct run *r)
@@ -337,7 +350,8 @@ static void print_end(const struct run *r)
 int run_steps(struct run *r, run_step_fn step, struct err *e)
 {
     int rc = 0;
-    if (r->step == 0 && r->conf->command == CONF_TRAIN && r->conf->eval_data && r->conf->eval_on_start) {
+    if (r->step == 0 && r->conf->command == CONF_TRAIN && r->conf->eval_data &&
+        r->conf->eval_on_start) {
         telem_record_clear(&r->metrics);
         TRY(evaluate(r, e));
         TRY(telem_step(r->telem, 0, &r->metrics, NULL, e));
@@ -345,8 +359,10 @@ int run_steps(struct run *r, run_step_fn step, struct err *e)
     while (r->step < r->steps) {
         TRY(advance(r, step, e));
         if (stop_asked(r) && r->step < r->steps)
-            return err_set(e, ERR_STOPPED, "stopped after step %" PRId64 ", which is saved; go on with "
-                           "resume_from_checkpoint=auto", r->step);
+            return err_set(e, ERR_STOPPED,
+                           "stopped after step %" PRId64 ", which is saved; go on with "
+                           "resume_from_checkpoint=auto",
+                           r->step);
     }
     telem_progress_clear(r->telem);
     print_end(r);

@@ -40,8 +40,10 @@ static void put_sample(const struct run *r, const struct group *g, int s, struct
     const struct sample *x = &g->sample[s];
     struct buf text = {0};
     coord_completion(&r->coord, g->completion[s].token, x->n, !x->truncated, &text);
-    buf_printf(out, "{\"format\": 1, \"step\": %" PRId64 ", \"epoch\": %u, \"index\": %u, "
-               "\"sample\": %d", r->step + 1, g->draw.epoch, g->draw.index, s);
+    buf_printf(out,
+               "{\"format\": 1, \"step\": %" PRId64 ", \"epoch\": %u, \"index\": %u, "
+               "\"sample\": %d",
+               r->step + 1, g->draw.epoch, g->draw.index, s);
     put_text(out, "prompt", buf_str(&g->row.prompt), g->row.prompt.len);
     put_text(out, "completion", buf_str(&text), text.len);
     put_text(out, "answer", buf_str(&g->row.answer), g->row.answer.len);

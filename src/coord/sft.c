@@ -1,5 +1,5 @@
-/* Supervised warm start: the same leaves, micro-batches and update as GRPO; a group is a prompt with
- * its one known completion, ended by the model's stop id, and every token's coefficient is -1.
+/* Supervised warm start: the same leaves, micro-batches and update as GRPO; a group is a prompt
+ * with its one known completion, ended by the model's stop id, and every token's coefficient is -1.
  */
 #include "coord/coord.h"
 

@@ -1,5 +1,5 @@
-/* One GRPO step, on one page. The phases stand in coord_step in the order in which they depend on each
- * other; a coordination mode changes where a phase runs, never what it is.
+/* One GRPO step, on one page. The phases stand in coord_step in the order in which they depend on
+ * each other; a coordination mode changes where a phase runs, never what it is.
  */
 #include "coord/coord.h"
 
@@ -25,9 +25,10 @@ static int prompts(struct run *r, struct err *e)
 /* Rollout: every device draws the samples of its leaves; rewards are judged between dispatches. */
 static int rollout(struct run *r, struct err *e)
 {
-    struct sampling how = {.temperature = (float)r->conf->temperature,
+    struct sampling how = {.temperature = r->temperature,
                            .key = rng_key((uint64_t)r->conf->seed, RNG_ROLLOUT),
-                           .rewards = r->rewards, .telem = r->telem};
+                           .rewards = r->rewards,
+                           .telem = r->telem};
     for (int d = 0; d < r->coord.n_devices; d++)
         roll_sampling(r->roll[d], how.temperature, how.key);
     return coord_draw(&r->coord, r->roll, r->group, r->n_groups, &how, e);
@@ -40,7 +41,8 @@ static void reward(struct run *r)
     coord_leaf_tokens(r);
 }
 
-/* Reference: log-probabilities of the samples under the model as it was, when beta asks for them. */
+/* Reference: log-probabilities of the samples under the model as it was, when beta asks for them.
+   */
 static int reference(struct run *r, struct err *e)
 {
     int rc = 0;
@@ -49,8 +51,7 @@ static int reference(struct run *r, struct err *e)
         struct leaf *l = &r->leaf[i];
         struct train_leaf t = {.group = l->group, .n_groups = l->hi - l->lo, .logprob = l->ref};
         int d = i * c->n_devices / r->leaves;
-        train_start(&r->lane[d], c->device[d], c->limits, DEVICE_REFERENCE,
-                    (float)r->conf->temperature, &t, -1);
+        train_start(&r->lane[d], c->device[d], c->limits, DEVICE_REFERENCE, r->temperature, &t, -1);
         TRY(train_all(&r->lane[d], e));
     }
 fail:
@@ -79,8 +80,10 @@ static struct grpo_sample loss_sample(const struct run *r, const struct group *g
 {
     const float *logprob = g->logprob + (size_t)s * (size_t)g->tokens_max;
     (void)r;
-    return (struct grpo_sample){.n_tokens = (size_t)g->sample[s].n, .logp = logprob,
-                                .logp_old = logprob, .logp_ref = ref,
+    return (struct grpo_sample){.n_tokens = (size_t)g->sample[s].n,
+                                .logp = logprob,
+                                .logp_old = logprob,
+                                .logp_ref = ref,
                                 .advantage = g->sample[s].advantage,
                                 .truncated = g->sample[s].truncated};
 }
@@ -117,11 +120,13 @@ static int check_logprobs(struct run *r, struct err *e)
                 struct grpo_sample sample = loss_sample(r, g, s, NULL);
                 for (int t = 0; t < g->sample[s].n; t++)
                     if (memcmp(&drawn[t], &l->logprob[at + (size_t)t], sizeof *drawn) != 0)
-                        return err_set(e, ERR_NUMERIC,
-                                       "sampler-equals-trainer broke: epoch %u, index %u, sample %d, "
-                                       "token %d has log-probability %.9g when sampled and %.9g in "
-                                       "training", g->draw.epoch, g->draw.index, s, t,
-                                       (double)drawn[t], (double)l->logprob[at + (size_t)t]);
+                        return err_set(
+                            e, ERR_NUMERIC,
+                            "sampler-equals-trainer broke: epoch %u, index %u, sample %d, "
+                            "token %d has log-probability %.9g when sampled and %.9g in "
+                            "training",
+                            g->draw.epoch, g->draw.index, s, t, (double)drawn[t],
+                            (double)l->logprob[at + (size_t)t]);
                 grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
                 at += (size_t)g->sample[s].n;
             }

@@ -108,6 +108,10 @@ uint64_t data_checksum(const struct data *set);
 int data_read(const struct data *set, uint64_t slot, struct data_row *row, struct err *e);
 void data_row_release(struct data_row *row);
 
+/* The part of text that is the gold answer by the rule, trimmed; *n is its length. NULL when the
+   rule finds nothing. */
+const char *data_gold(const char *text, size_t size, enum conf_gold_rule rule, size_t *n);
+
 /* The draw at the cursor, which moves on. */
 struct data_draw data_next(const struct data *set, struct data_cursor *cursor);
 

@@ -1,4 +1,7 @@
-/* Private to src/data: one line to a row, and the parts of a set that its files share. */
+/* Private to src/data: a set's parts, and the way of a line to a row. data.c cuts the text into
+ * lines and keeps the index, row.c parses a line, gold.c finds the answer in its field; order.c
+ * needs the index alone, tasks.c nothing.
+ */
 #pragma once
 
 #include "base/file.h"
@@ -54,10 +57,6 @@ struct data {
 int data_row_parse(struct data_row *row, const char *text, size_t n,
                    const struct data_fields *fields, struct data_seen *seen, const char **reason,
                    struct err *e);
-
-/* The part of text that is the gold answer by the rule, trimmed; *n is its length. NULL when the
-   rule finds nothing. */
-const char *data_gold(const char *text, size_t size, enum conf_gold_rule rule, size_t *n);
 
 /* Indexes the rows of n bytes of text in memory, which stay mapped or borrowed while d is used. */
 int data_index(struct data *d, const char *text, size_t n, const struct data_options *options,

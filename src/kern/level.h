@@ -47,6 +47,10 @@ LV void lv_pack_b_nk(void *dst, const bf16 *src, size_t ld, int n, int k, int p0
 LV void lv_pack_b_kn_at(void *dst, int depth, int k0, const bf16 *src, size_t ld, int n, int k,
                         int p0, int p1);
 
+/* The way back from either packing: dst[j * ld + c] = B[j][c], k rows of whole panels of columns.
+ */
+LV void lv_unpack_b(bf16 *dst, size_t ld, const void *b, int n, int k);
+
 /* Where B[j][c] lies, c < LV_PANEL, counted in bf16 from the start of a panel (any depth). */
 LV size_t lv_b_index(int j, int c);
 
@@ -107,18 +111,4 @@ LV inline size_t lv_kv_bytes(int E)
 LV inline const void *lv_kv_v(const void *block, int E)
 {
     return (const char *)block + lv_b_bytes(KV_BLOCK, E);
-}
-
-/* Element e of key t, for reading K or V back in another order. */
-LV inline bf16 lv_kv_k_get(const void *block, int E, int t, int e)
-{
-    const char *panel = (const char *)block + (size_t)(t / LV_PANEL) * lv_panel_bytes(E);
-    return ((const bf16 *)panel)[lv_b_index(e, t % LV_PANEL)];
-}
-
-LV inline bf16 lv_kv_v_get(const void *block, int E, int t, int e)
-{
-    const char *panel =
-        (const char *)lv_kv_v(block, E) + (size_t)(e / LV_PANEL) * lv_panel_bytes(KV_BLOCK);
-    return ((const bf16 *)panel)[lv_b_index(t, e % LV_PANEL)];
 }

@@ -1,4 +1,6 @@
-/* vec.h on AVX2 and FMA: two registers of eight. */
+/* vec.h on AVX2 and FMA: two registers of eight. A vector is a
+ * value like a float, whatever holds it. tidy: typedef-struct, 2
+ */
 #pragma once
 
 #include <immintrin.h>
@@ -138,6 +140,8 @@ VA vf32 v_rint(vf32 a)
 
 VA vf32 v_below(int n, vf32 a, vf32 b)
 {
+    if (n >= 16)
+        return a;
     return (vf32){_mm256_blendv_ps(b.lo, a.lo, _mm256_castsi256_ps(va_mask(n, 0))),
                   _mm256_blendv_ps(b.hi, a.hi, _mm256_castsi256_ps(va_mask(n, 8)))};
 }

@@ -1,5 +1,6 @@
 /* A model's weights from and to a Hugging Face folder. The set of tensors must be exactly the
- * family's; a head that is stored although it is tied must equal the embedding, and is written back.
+ * family's; a head that is stored although it is tied must equal the embedding, and is written
+ * back.
  */
 #include "model/model.h"
 

@@ -1,5 +1,5 @@
-/* The scheduler of samples onto slots. State is a queue of requests and a table of slots; the rule is
- * first come, first served, under a count of cache blocks that charges every sample its longest.
+/* The scheduler of samples onto slots. State is a queue of requests and a table of slots; the rule
+ * is first come, first served, under a count of cache blocks that charges every sample its longest.
  */
 #include "roll/roll.h"
 

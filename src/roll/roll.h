@@ -1,13 +1,14 @@
-/* Rollout: which sample runs in which slot of a device. Decisions only: no text, no clock, no model.
+/* Rollout: which sample runs in which slot of a device. Decisions only: no text, no clock, no
+ * model.
  *
- * A request is a prompt and the number of samples wanted; the samples run independently, in any slot,
- * in any order, and none of that can change a token. Requests start in the order of submission, as
- * soon as a slot is free and the cache has room for the prompt and one sample at its longest; a
- * request's prompt is prefilled once and forked for each sample.
+ * A request is a prompt and the number of samples wanted; the samples run independently, in any
+ * slot, in any order, and none of that can change a token. Requests start in the order of
+ * submission, as soon as a slot is free and the cache has room for the prompt and one sample at its
+ * longest; a request's prompt is prefilled once and forked for each sample.
  *
  * The work goes in dispatches: roll_begin starts one call on the device (a prefill or some decode
- * steps), roll_finish takes its results in. In between the host is free: it polls rewards and drives
- * other devices. Tokens and log-probabilities are written where the request says.
+ * steps), roll_finish takes its results in. In between the host is free: it polls rewards and
+ * drives other devices. Tokens and log-probabilities are written where the request says.
  *
  *     roll_submit(r, &request);
  *     while (roll_begin(r)) {
@@ -51,7 +52,8 @@ struct roll_done {
 
 struct roll;
 
-/* Blocks of the rollout cache with which `slots` samples of groups of `samples` never wait for room. */
+/* Blocks of the rollout cache with which `slots` samples of groups of `samples` never wait for
+   room. */
 int roll_blocks(int slots, int samples, int prompt_max, int tokens_max);
 
 struct roll *roll_new(const struct roll_conf *c);

@@ -10,11 +10,21 @@ static const enum telem_share share_of[TELEM_PHASES_N] = {
 #define PHASE_SHARE(id, name, share) [TELEM_##id] = TELEM_##share,
     TELEM_PHASES(PHASE_SHARE)};
 
-uint64_t telem_now_ns(void)
+static uint64_t read_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t telem_now_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t telem_cpu_ns(void)
+{
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 uint64_t telem_clock(const struct telem *t)

@@ -99,6 +99,9 @@ void telem_record_release(struct telem_record *r);
 /* Nanoseconds of a clock that only goes forward; its zero means nothing. */
 uint64_t telem_now_ns(void);
 
+/* Nanoseconds of CPU time that all threads of this process have used together. */
+uint64_t telem_cpu_ns(void);
+
 struct telem_options {
     const char *dir;       // Run folder, which exists; NULL: nothing is written to files.
     int64_t steps;         // of the whole run, for the time left; 0: unknown

@@ -283,6 +283,17 @@ const char *tensor_metadata(const struct tensor_set *set, const char *key)
     return NULL;
 }
 
+bool tensor_metadata_at(const struct tensor_set *set, size_t file, size_t i, const char **key,
+                        const char **value)
+{
+    const struct st_header *h = &set->file[file].header;
+    if (i >= h->metadata.n)
+        return false;
+    *key = h->metadata.entry[i].key;
+    *value = h->values[h->metadata.entry[i].value];
+    return true;
+}
+
 /* Catches a file cut short since it was mapped, before its pages are touched. */
 static int check_unchanged(const struct file *f, struct err *e)
 {

@@ -112,6 +112,9 @@ const struct tensor *tensor_find(const struct tensor_set *set, const char *name)
 size_t tensor_file_count(const struct tensor_set *set);
 const char *tensor_file_name(const struct tensor_set *set, size_t file);
 const char *tensor_metadata(const struct tensor_set *set, const char *key);
+/* Entry i of a file's __metadata__ in its order; false when it has fewer. */
+bool tensor_metadata_at(const struct tensor_set *set, size_t file, size_t i, const char **key,
+                        const char **value);
 
 /* The tensor `name`, which must have one of `dtypes` and this shape (n_dims; NULL takes any).
    ERR_FORMAT naming the tensor, what it has and what was expected; ERR_IO when the file's size

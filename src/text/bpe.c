@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define CACHE_BITS 14
+#define CACHE_BITS 16
 #define CACHE_KEY  22 // bytes
 #define CACHE_IDS  10
 #define FREE_SLOT  UINT64_MAX

@@ -121,7 +121,7 @@ static void push_all(struct text_ids *out, const struct text_ids *ids)
 
 void text_encode(struct text *t, const char *s, size_t n, unsigned flags, struct text_ids *out)
 {
-    ASSERT(n <= INT32_MAX);
+    ASSERT(n <= TEXT_MAX);
     struct job job = {t, flags, out};
     if (utf8_valid(s, n) < n) {
         buf_clear(&t->valid);

@@ -69,6 +69,13 @@ int text_open(struct text **t, const char *path, struct err *e)
     *t = NULL;
     if (file_is_dir(path)) {
         inside = file_join(path, "tokenizer.json");
+        if (!file_exists(inside)) {
+            rc = err_set(e, ERR_IO,
+                         "%s: has no tokenizer.json; save its tokenizer with transformers, which "
+                         "writes one",
+                         path);
+            goto fail;
+        }
         path = inside;
     }
     TRY(file_read(path, FILE_MAX, &data, &size, e));

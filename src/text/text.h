@@ -6,9 +6,9 @@
  *   1  added tokens that match raw text are cut out, leftmost and longest first
  *   2  each stretch between them is normalised (NFC or nothing)
  *   3  added tokens that match normalised text are cut out
- *   4  each remaining stretch is split into pieces by hand-written scanners of the families'
- * patterns 5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE) 6  the
- * post-processor puts tokens such as <|begin_of_text|> around all of it
+ *   4  each remaining stretch is split into pieces, by hand-written scanners
+ *   5  each piece becomes tokens by merging pairs of symbols, lowest rank first (BPE)
+ *   6  the post-processor puts tokens such as <|begin_of_text|> around all of it
  *
  * Equality with the reference comes before speed: the Unicode tables are probed from it (its parts
  * have different Unicode versions), a symbol that the vocabulary lacks is dropped without a word as
@@ -61,7 +61,9 @@ int text_parse(struct text **t, const char *json, size_t n, struct err *e);
 
 void text_close(struct text *t); // NULL is fine.
 
-/* Appends the ids of the n bytes at s (at most 2 GiB) to out. flags: enum text_flags. A template
+#define TEXT_MAX ((size_t)1 << 28) // bytes that can be encoded at once
+
+/* Appends the ids of the n <= TEXT_MAX bytes at s to out. flags: enum text_flags. A template
    that prints the first token itself is encoded without TEXT_WRAP, or that token doubles. */
 void text_encode(struct text *t, const char *s, size_t n, unsigned flags, struct text_ids *out);
 
@@ -93,8 +95,7 @@ struct text_stream {
 void text_stream_put(struct text_stream *s, const char *bytes, size_t n, struct buf *out);
 void text_stream_end(struct text_stream *s, struct buf *out); // Nothing more will come.
 
-/* Appends a few lines on vocabulary, merges, pipeline and bytes without a token, for loco inspect.
- */
+/* Appends a few lines on vocabulary, pipeline and bytes without a token, for loco inspect. */
 void text_describe(const struct text *t, struct buf *out);
 
 /* Whether a model folder states a chat template (chat_template.jinja or tokenizer_config.json). */
@@ -108,6 +109,5 @@ enum text_bytes_id {
     TEXT_BYTES_SIZE = 259,
 };
 
-/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder; transformers opens
- * it. */
+/* Writes that tokenizer (tokenizer.json, tokenizer_config.json) into a folder. */
 int text_write_bytes(const char *dir, struct err *e);

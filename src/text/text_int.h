@@ -1,4 +1,9 @@
-/* The tokenizer's parts, shared by the files of this folder. */
+/* The tokenizer's parts, shared by the files of this folder.
+ *
+ * Loading goes pipeline.c, model.c, tokens.c, then pipeline.c for the post-processor; encoding goes
+ * encode.c, added.c, nfc.c, scan.c, bpe.c. What is scratch belongs to struct text, so that encoding
+ * allocates nothing once its buffers have grown.
+ */
 #pragma once
 
 #include "base/map.h"
@@ -75,6 +80,7 @@ struct text_added {
     size_t len;
     int32_t id;
     bool single_word, lstrip, rstrip, normalized, special;
+    bool decodes_normal; // Some listing had normalized: decoded to its normal form.
 };
 struct text_pattern {
     char *bytes; // Owned.
@@ -132,6 +138,7 @@ struct text {
     struct map added_index;   // Added tokens: content -> index.
     struct text_added *added; // (n_added)
     size_t n_added, added_cap;
+    int32_t next_added;       // Id of the next one that the model does not have.
     struct text_token *token; // (size) By id.
     size_t size, token_cap;
     struct buf bytes; // Of all tokens.

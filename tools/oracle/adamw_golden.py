@@ -8,7 +8,7 @@
     m.i, v.i         F32 (n)  moments after step i
     hyper            F32 (5)  beta1, beta2, eps, weight decay, factor
     lr               F32 (3)  learning rate of each step
-`plain.` arrays have no weight decay. The gradient given to AdamW is grad * factor, as clipping does.
+`plain.` arrays have no weight decay. AdamW is given grad * factor, as clipping makes it.
 Versions: README.md.
 """
 import sys

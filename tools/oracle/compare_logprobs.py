@@ -9,8 +9,8 @@ known already (smollm2.py rows); else they are computed. OURS: the same lines by
 
 The verdict on a random model is the bound of docs/NUMERICS.md section 6: rms and largest difference
 in terms of the spread of a row's log-probabilities and of the model's attention gain, both measured
-on the first rows. With --real it is: perplexity within 0.5 %, the most likely token the same at 97.5 %
-of the positions, and never another where the reference's leads by more than 0.25 nats.
+on the first rows. With --real it is: perplexity within 0.5 %, the most likely token the same at
+97.5 % of the positions, and never another where the reference's leads by more than 0.25 nats.
 Versions: README.md.
 """
 import argparse

@@ -3,12 +3,12 @@
 
     make_tiny.py OUT        OUT/NAME/{config.json, generation_config.json, model.safetensors}
 
-Shapes are odd on purpose: head width unlike hidden / heads, one KV head, widths that are no multiple
-of 32, untied heads, biases, llama3 rope whose bands all occur. Weights are scaled so that activations
-stay near 1 and a row's log-probabilities spread by more than a nat, else a comparison of models
-would compare uniform distributions. Half of the folders get the config style of transformers 4
-(rope_theta, rope_scaling, torch_dtype), the others keep that of transformers 5 (rope_parameters,
-dtype). Tokenizers are left out. Versions: README.md.
+Shapes are odd on purpose: head width unlike hidden / heads, one KV head, widths that are no
+multiple of 32, untied heads, biases, llama3 rope whose bands all occur. Weights are scaled so that
+activations stay near 1 and a row's log-probabilities spread by more than a nat, else a comparison
+of models would compare uniform distributions. Half of the folders get the config style of
+transformers 4 (rope_theta, rope_scaling, torch_dtype), the others keep that of transformers 5
+(rope_parameters, dtype). Tokenizers are left out. Versions: README.md.
 """
 import json
 import pathlib

@@ -3,8 +3,8 @@
 
 usage: text_golden.py TOKENIZER.json OUT.jsonl COUNT SEED [ROWS.jsonl [sweep]]
 
-ROWS.jsonl are GSM8K rows to take questions from. With "sweep" every code point goes by once as well,
-each between a letter and a digit. tests/golden_text.h says what a line is.
+ROWS.jsonl are GSM8K rows to take questions from; "" for none. With "sweep" every code point goes by
+once as well, each between a letter and a digit. tests/golden_text.h says what a line is.
 """
 import json
 import random
@@ -25,14 +25,17 @@ BLOCKS = [(0, 0x20), (0x20, 0x7F), (0x7F, 0x100), (0x100, 0x250), (0x250, 0x300)
           (0x1D000, 0x1E000), (0x1E000, 0x1F000), (0x1F000, 0x20000), (0x20000, 0x323B0),
           (0xE0000, 0xE0200), (0x10FF00, 0x110000)]
 MARKS = [c for c in map(chr, range(0x20000)) if unicodedata.combining(c)]
-DECOMPOSED = [c for c in map(chr, range(0x30000)) if unicodedata.decomposition(c)[:1] not in ("", "<")]
+DECOMPOSED = [c for c in map(chr, range(0x30000))
+              if unicodedata.decomposition(c)[:1] not in ("", "<")]
 NUMBERS = [c for c in map(chr, range(0x20000)) if unicodedata.category(c)[0] == "N"]
 EMOJI = ["\U0001F468\u200D\U0001F469\u200D\U0001F467", "\U0001F1E9\U0001F1EA", "\u2764\uFE0F",
-         "\U0001F44D\U0001F3FD", "1\uFE0F\u20E3", "\U0001F600", "\u263A", "\U0001F9D1\u200D\U0001F4BB"]
+         "\U0001F44D\U0001F3FD", "1\uFE0F\u20E3", "\U0001F600", "\u263A",
+         "\U0001F9D1\u200D\U0001F4BB"]
 SNIPPETS = ["x=\\frac{3}{4}", "def f(x):\n    return x**2\n", "https://example.org/?q=1&r=%20",
             '{"key": [1, 2.5e-3, null]}', "<<48/2=24>>24", "#### 72", "$1,234.56", "e.g. i.e.",
             "foo_bar-baz", "<a href='b'>", "I'LL don't 'RE we've 'S", "O'Neil's '\u017fx '\u017f",
-            "'sx 'Sx 'llx ''s", "50% of 3/4", "12,345.67", "\\n\\t", "C++ & C#", "\u2014 \u201cq\u201d"]
+            "'sx 'Sx 'llx ''s", "50% of 3/4", "12,345.67", "\\n\\t", "C++ & C#",
+            "\u2014 \u201cq\u201d"]
 
 
 class Maker:
@@ -63,7 +66,8 @@ class Maker:
                          self.rng.choice(["", "", "a", "1", "!", "'s", "\u00e9"]), 1, 8)
 
     def run(self):
-        unit = self.rng.choice(["a", " ", "\n", "!", "7", "\u4e2d", "ab", "= ", "\u0301", "\r\n", "<"])
+        unit = self.rng.choice(["a", " ", "\n", "!", "7", "\u4e2d", "ab", "= ", "\u0301", "\r\n",
+                                "<"])
         return unit * self.rng.choice([3, 9, 17, 40])
 
     def marks(self):
@@ -92,8 +96,10 @@ class Maker:
 
     def specials(self):
         token = self.rng.choice(self.added) if self.added else ""
-        cut = token[:self.rng.randint(1, len(token))] if token and self.rng.random() < 0.3 else token
-        return self.rng.choice(["", " ", "  ", "a", "<", "\n"]) + cut + self.rng.choice(["", " ", "b"])
+        if token and self.rng.random() < 0.3:
+            token = token[:self.rng.randint(1, len(token))]
+        before = self.rng.choice(["", " ", "  ", "a", "<", "\n"])
+        return before + token + self.rng.choice(["", " ", "b"])
 
     def tokens(self):
         ids = [self.rng.randrange(self.size) for _ in range(self.rng.randint(1, 5))]
@@ -107,7 +113,8 @@ class Maker:
 
     def raw(self):
         """Bytes that are no UTF-8, or rarely are."""
-        lead = [b"\xc2", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90", b"\xff"]
+        lead = [b"\xc2", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90",
+                b"\xff"]
         parts = [self.rng.choice([self.rng.choice(lead), self.rng.randbytes(self.rng.randint(1, 6)),
                                   self.row()[:9].encode(), self.script().encode()[:7]])
                  for _ in range(self.rng.randint(1, 4))]
@@ -129,13 +136,14 @@ def long_runs():
 def main():
     path, out_path, count, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     rows = ["The quick brown fox jumps over the lazy dog."]
-    if len(sys.argv) > 5:
+    if sys.argv[5:6] not in ([], [""]):
         with open(sys.argv[5], encoding="utf-8") as lines:
             rows = [json.loads(line)["question"] for line in lines]
     tokenizer, rng = Tokenizer.from_file(path), random.Random(seed)
     maker = Maker(tokenizer, rng, rows)
     texts = ["", " ", "\0", *SNIPPETS]
-    texts += [maker.raw() if rng.random() < 0.06 else maker.text() for _ in range(count - len(texts))]
+    texts += [maker.raw() if rng.random() < 0.06 else maker.text()
+              for _ in range(count - len(texts))]
     if "sweep" in sys.argv[6:]:
         texts += [*sweep(), *long_runs(), *rows]
     with open(out_path, "w", encoding="utf-8") as out:

