@@ -18,7 +18,6 @@ static int device_threads(const struct conf *conf, int device, int n)
 static struct device_conf plan_device(const struct coord *c, int i, int slots)
 {
     const struct coord_needs *n = &c->needs;
-    int owned = n->leaves * (i + 1) / c->n_devices - n->leaves * i / c->n_devices;
     struct device_conf d = {.model = c->model,
                             .kern = c->kern,
                             .trainable = n->training,
@@ -32,7 +31,7 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
         d.kv_blocks = roll_blocks(slots, n->samples, n->prompt_max, n->completion_max);
     if (n->training) {
         d.leaf_tokens = n->leaf_groups * (n->prompt_max - 1 + n->samples * n->completion_max);
-        d.gradients = train_buffers(n->leaves, owned);
+        d.gradients = train_buffers(n->leaves, i, c->n_devices);
     }
     return d;
 }

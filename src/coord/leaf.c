@@ -56,12 +56,6 @@ void coord_leaf_tokens(struct run *r)
 
 enum pass { PASS_REFERENCE, PASS_TRAIN };
 
-/* Device d's leaves: [first_leaf(d), first_leaf(d + 1)). */
-static int first_leaf(const struct run *r, int d)
-{
-    return r->leaves * d / r->coord.n_devices;
-}
-
 static int start_leaf(struct run *r, enum pass pass, int d, int leaf, struct err *e)
 {
     const struct leaf *l = &r->leaf[leaf];
@@ -78,16 +72,22 @@ static int start_leaf(struct run *r, enum pass pass, int d, int leaf, struct err
     return rc;
 }
 
-/* Moves device d on: the next micro-batch of its leaf, or its next leaf. *leaf is the next one. */
-static int begin_next(struct run *r, enum pass pass, int d, int *leaf, bool *busy, struct err *e)
+/* Leaves of a device that are not started. */
+struct rest {
+    int leaf, hi;
+};
+
+/* Moves device d on: the next micro-batch of its leaf, or its next leaf. */
+static int begin_next(struct run *r, enum pass pass, int d, struct rest *rest, bool *busy,
+                      struct err *e)
 {
     int rc = 0;
     while (!(*busy = train_begin(&r->lane[d]))) {
         if (pass == PASS_TRAIN)
             TRY(train_tree_fold(&r->tree[d], e));
-        if (*leaf == first_leaf(r, d + 1))
+        if (rest->leaf == rest->hi)
             break;
-        TRY(start_leaf(r, pass, d, (*leaf)++, e));
+        TRY(start_leaf(r, pass, d, rest->leaf++, e));
     }
 fail:
     return rc;
@@ -95,18 +95,19 @@ fail:
 
 static int pass_leaves(struct run *r, enum pass pass, struct err *e)
 {
-    int rc = 0, n = r->coord.n_devices, leaf[COORD_DEVICES_MAX];
+    int rc = 0, n = r->coord.n_devices;
+    struct rest rest[COORD_DEVICES_MAX];
     bool busy[COORD_DEVICES_MAX];
     for (int d = 0; d < n; d++) {
-        leaf[d] = first_leaf(r, d);
-        TRY(start_leaf(r, pass, d, leaf[d]++, e));
+        train_leaves(r->leaves, d, n, &rest[d].leaf, &rest[d].hi);
+        TRY(start_leaf(r, pass, d, rest[d].leaf++, e));
     }
     for (bool any = true; any && rc == 0;) {
         any = false;
         for (int d = 0; d < n; d++) {
             busy[d] = false;
             if (rc == 0)
-                rc = begin_next(r, pass, d, &leaf[d], &busy[d], e);
+                rc = begin_next(r, pass, d, &rest[d], &busy[d], e);
             any |= busy[d];
         }
         for (int d = 0; d < n; d++) { // whatever was begun is finished, also after an error

@@ -71,7 +71,7 @@ void train_run_release(struct train_run *r);
 
 /* ---- the tree of gradients on one device ---- */
 
-enum { TRAIN_ROOTS_MAX = 16 };
+enum { TRAIN_ROOTS_MAX = 64 };
 
 struct train_node {
     int level, index; // leaves [index << level, (index + 1) << level)
@@ -84,8 +84,10 @@ struct train_tree {
     struct train_node node[TRAIN_ROOTS_MAX];
 };
 
-/* Buffers that a device needs which owns `owned` consecutive leaves of `leaves`. */
-int train_buffers(int leaves, int owned);
+/* Leaves of device i of n: [lo, hi). */
+void train_leaves(int leaves, int i, int n, int *lo, int *hi);
+/* Gradient buffers that device i of n needs, to make its leaves and to fold its slice of all. */
+int train_buffers(int leaves, int i, int n);
 /* A zeroed buffer for the next leaf, whose index ascends from call to call. */
 int train_tree_leaf(struct train_tree *t, int leaf, int *buffer, struct err *e);
 /* The leaf is in its buffer: folds what became whole. */

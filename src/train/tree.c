@@ -7,15 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-int train_buffers(int leaves, int owned)
-{
-    int levels = 1;
-    while (1 << (levels - 1) < owned)
-        levels++;
-    // One subtree of each size below, and the leaf being made; roots of other devices take turns.
-    return owned == leaves ? levels : 2 * levels + 1;
-}
-
 static int free_buffer(const struct train_tree *t)
 {
     for (int b = 0; b < t->device->conf.gradients; b++) {
@@ -62,6 +53,50 @@ int train_tree_fold(struct train_tree *t, struct err *e)
         t->n--;
     }
     return 0;
+}
+
+/* ---- how many buffers that takes ---- */
+
+void train_leaves(int leaves, int i, int n, int *lo, int *hi)
+{
+    *lo = (int)((int64_t)leaves * i / n);
+    *hi = (int)((int64_t)leaves * (i + 1) / n);
+}
+
+/* Pushes a root and folds. A node's buffer is here whether it counts: 1 when it is a new one. */
+static void push_counted(struct train_tree *t, struct train_node node, int *peak)
+{
+    int counted = 0;
+    ASSERT(t->n < TRAIN_ROOTS_MAX);
+    t->node[t->n++] = node;
+    for (int k = 0; k < t->n; k++)
+        counted += t->node[k].buffer;
+    *peak = MAX(*peak, counted);
+    for (; t->n >= 2 && are_siblings(&t->node[t->n - 2], &t->node[t->n - 1]); t->n--)
+        t->node[t->n - 2] = parent(&t->node[t->n - 2]);
+}
+
+int train_buffers(int leaves, int i, int n)
+{
+    struct train_tree all = {0};
+    int making = 0, folding = 0, own = 0;
+    for (int d = 0; d < n; d++) {
+        struct train_tree roots = {0};
+        int lo, hi, peak = 0;
+        train_leaves(leaves, d, n, &lo, &hi);
+        for (int leaf = lo; leaf < hi; leaf++)
+            push_counted(&roots, (struct train_node){.index = leaf, .buffer = 1}, &peak);
+        if (d == i) {
+            making = peak;
+            own = roots.n;
+        }
+        for (int k = 0; k < roots.n; k++) {
+            struct train_node node = roots.node[k];
+            node.buffer = d != i; // its own roots stay where they are
+            push_counted(&all, node, &folding);
+        }
+    }
+    return MAX(making, own + folding);
 }
 
 void train_owned(size_t n_elements, int i, int n, size_t *lo, size_t *hi)
