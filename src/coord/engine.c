@@ -3,7 +3,7 @@
  */
 #include "coord/coord.h"
 
-#include "base/file.h"
+#include "coord/coord_int.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -18,7 +18,6 @@ static int device_threads(const struct conf *conf, int device, int n)
 static struct device_conf plan_device(const struct coord *c, int i, int slots)
 {
     const struct coord_needs *n = &c->needs;
-    int owned = n->leaves * (i + 1) / c->n_devices - n->leaves * i / c->n_devices;
     struct device_conf d = {.model = c->model,
                             .kern = c->kern,
                             .trainable = n->training,
@@ -32,9 +31,23 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
         d.kv_blocks = roll_blocks(slots, n->samples, n->prompt_max, n->completion_max);
     if (n->training) {
         d.leaf_tokens = n->leaf_groups * (n->prompt_max - 1 + n->samples * n->completion_max);
-        d.gradients = train_buffers(n->leaves, owned);
+        d.gradients = train_buffers(n->leaves, i, c->n_devices);
     }
     return d;
+}
+
+/* Groups of a step and their leaves' arrays, and groups of an evaluation: memory of the host. */
+static size_t group_memory(const struct coord *c, int slots)
+{
+    const struct coord_needs *n = &c->needs;
+    size_t groups = (size_t)n->groups, samples = (size_t)n->samples;
+    size_t bytes = groups * group_bytes(n->samples, n->completion_max, n->prompt_max);
+    if (n->training)
+        bytes += groups * samples * (size_t)n->completion_max * LEAF_FLOATS * sizeof(float);
+    if (n->eval_samples > 0)
+        bytes += (size_t)coord_eval_groups(slots * c->n_devices, n->eval_samples) *
+                 group_bytes(n->eval_samples, n->completion_max, n->prompt_max);
+    return bytes;
 }
 
 static void fill_ledger(struct coord *c, int slots)
@@ -44,6 +57,7 @@ static void fill_ledger(struct coord *c, int slots)
         struct device_conf d = plan_device(c, i, slots);
         device_ledger(&d, &c->ledger);
     }
+    ledger_add(&c->ledger, "samples", group_memory(c, slots));
 }
 
 /* Slots of one device: what is asked for, cut to kv_memory, and halved until the plan fits when the
@@ -195,6 +209,7 @@ struct coord_needs coord_needs_of(const struct conf *conf)
                             .leaves = 1,
                             .leaf_groups = 1};
     if (n.training) {
+        n.groups = (int)conf->prompts_per_step;
         n.leaves = (int)conf->reduction_leaves;
         n.leaf_groups = ((int)conf->prompts_per_step + n.leaves - 1) / n.leaves;
     }
@@ -203,6 +218,10 @@ struct coord_needs coord_needs_of(const struct conf *conf)
         n.slots = (int)conf->decode_slots;
         if (n.slots == 0)
             n.slots = train ? (int)conf->prompts_per_step * n.samples : 64;
+        if (conf->command == CONF_EVAL)
+            n.eval_samples = n.samples;
+        else if (train && conf->eval_data)
+            n.eval_samples = (int)conf->num_generations_eval;
     }
     return n;
 }

@@ -4,6 +4,7 @@
 #include "coord/coord.h"
 
 #include "coord/coord_int.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -123,11 +124,17 @@ fail:
     return rc;
 }
 
+int coord_eval_groups(int slots, int samples)
+{
+    enum { ROUNDS = 4 }; // so that few slots idle while the last samples end
+    return MAX(1, ROUNDS * slots / samples);
+}
+
 /* Runs fn over all rows, some prompts at a time. */
 static int each_group(struct tally *t, int samples, float temperature, uint64_t rows,
                       void (*fn)(struct tally *, const struct group *), struct err *e)
 {
-    int rc = 0, at_once = MAX(1, 4 * t->c->slots * t->c->n_devices / samples);
+    int rc = 0, at_once = coord_eval_groups(t->c->slots * t->c->n_devices, samples);
     at_once = (int)MIN((uint64_t)at_once, rows);
     struct group *group = mem_calloc((size_t)at_once, sizeof *group);
     for (int i = 0; i < at_once; i++)
@@ -150,6 +157,16 @@ static void count_greedy(struct tally *t, const struct group *g)
     t->out->greedy_accuracy += is_correct(&g->sample[0]);
 }
 
+/* Rows that cannot be used do not count, which a person must know. */
+static void warn_of_drops(const struct tally *t)
+{
+    struct buf report = {0};
+    data_report(t->data, &report);
+    if (data_count(t->data) < data_rows(t->data))
+        log_warn("%s: %s", t->how->data_path, buf_str(&report));
+    buf_release(&report);
+}
+
 static int open_tally(struct tally *t, struct err *e)
 {
     int rc = 0;
@@ -162,6 +179,7 @@ static int open_tally(struct tally *t, struct err *e)
                                    .ctx = t->c};
     TRY(coord_rewards(conf, &t->rewards, t->weight, e));
     TRY(data_open(&t->data, t->how->data_path, &options, e));
+    warn_of_drops(t);
     for (int d = 0; d < t->c->n_devices; d++)
         t->roll[d] = coord_roll(t->c, d);
 fail:

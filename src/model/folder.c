@@ -1,5 +1,6 @@
 /* A model's weights from and to a Hugging Face folder. The set of tensors must be exactly the
- * family's; a head that is stored although it is tied must equal the embedding, and is written back.
+ * family's; a head that is stored although it is tied must equal the embedding, and is written
+ * back.
  */
 #include "model/model.h"
 
@@ -36,7 +37,8 @@ static bool is_buffer(const char *name)
     return str_ends(name, ".self_attn.rotary_emb.inv_freq");
 }
 
-static int check_extras(const struct model_params *p, const struct tensor_set *set, struct err *e)
+static int check_extras(const struct model_params *p, const struct tensor_set *set, const char *dir,
+                        struct err *e)
 {
     bool tied = p->head.offset == p->embed;
     if (tensor_count(set) == (size_t)p->n)
@@ -46,8 +48,7 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
         if (is_known(p, name) || is_buffer(name) || (tied && strcmp(name, TIED_HEAD) == 0))
             continue;
         return err_set(e, ERR_UNSUPPORTED,
-                       "tensor '%s' does not belong to this model; LoCo would "
-                       "ignore it",
+                       "%s: tensor '%s' does not belong to this model; LoCo would ignore it", dir,
                        name);
     }
     return 0;
@@ -55,7 +56,7 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
 
 /* A tied head that is stored all the same must be the embedding, else one of the two is lost. */
 static int check_tied_head(const struct model_params *p, const struct tensor_set *set,
-                           struct err *e)
+                           const char *dir, struct err *e)
 {
     const struct tensor *head = tensor_find(set, TIED_HEAD), *embed;
     int rc = 0;
@@ -66,9 +67,9 @@ static int check_tied_head(const struct model_params *p, const struct tensor_set
     TRY(get_param(set, &p->param[0], &embed, e));
     if (head->dtype != embed->dtype || memcmp(head->data, embed->data, embed->n_bytes) != 0)
         rc = err_set(e, ERR_FORMAT,
-                     "tensor '%s' differs from the embedding, but "
-                     "tie_word_embeddings is true; set it to false",
-                     TIED_HEAD);
+                     "%s: tensor '%s' differs from the embedding, but tie_word_embeddings is true; "
+                     "set it to false",
+                     dir, TIED_HEAD);
 fail:
     return rc;
 }
@@ -104,12 +105,12 @@ int model_load(const struct model_params *p, const char *dir, const struct model
         TRY(tensor_finite(set, t, e));
         TRY(load_param(t, p->param[i].offset, sink, buffer, e));
     }
-    TRY(check_extras(p, set, e));
-    TRY(check_tied_head(p, set, e));
+    TRY(check_extras(p, set, dir, e));
+    TRY(check_tied_head(p, set, dir, e));
 fail:
     tensor_close(set);
     mem_free(buffer);
-    return rc < 0 ? err_in(e, rc, "%s", dir) : 0;
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -173,13 +174,30 @@ static int write_weights(const struct model_params *p, const char *like, const c
     return rc;
 }
 
+/* Makes every dtype of the configuration say bfloat16. True when that changed something. */
+static bool set_dtype(json_t *root)
+{
+    static const char *const KEY[] = {"dtype", "torch_dtype"}; // transformers 5, 4
+    bool named = false, changed = false;
+    for (size_t i = 0; i < ARRAY_LEN(KEY); i++) {
+        const json_t *v = json_object_get(root, KEY[i]);
+        bool right = json_is_string(v) && strcmp(json_string_value(v), "bfloat16") == 0;
+        named |= v != NULL;
+        changed |= v && !right;
+        if (v && !right)
+            json_object_set_new(root, KEY[i], json_string("bfloat16"));
+    }
+    if (!named)
+        json_object_set_new(root, "torch_dtype", json_string("bfloat16"));
+    return changed || !named;
+}
+
 /* config.json with its dtype set to what the weights are; byte for byte when it already says so. */
 static int write_config(const char *like, const char *dir, struct err *e)
 {
     enum { BYTES_MAX = 16 << 20, DIGITS = 15 };
     int rc = 0;
-    bool changed = false, named = false;
-    char *text = NULL, *out = NULL;
+    char *text = NULL;
     size_t size;
     char *from = file_join(like, "config.json"), *to = file_join(dir, "config.json");
     json_t *root = NULL;
@@ -187,32 +205,16 @@ static int write_config(const char *like, const char *dir, struct err *e)
 
     TRY(file_read(from, BYTES_MAX, &text, &size, e));
     root = json_loadb(text, size, 0, &problem);
-    if (!root) {
-        rc = err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", from, problem.line, problem.text);
-        goto fail;
+    if (!root)
+        TRY(err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", from, problem.line, problem.text));
+    if (set_dtype(root)) {
+        mem_free(text);
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+        size = strlen(text);
     }
-    for (int i = 0; i < 2; i++) {
-        const char *key = i ? "torch_dtype" : "dtype";
-        const json_t *v = json_object_get(root, key);
-        if (!v)
-            continue;
-        named = true;
-        if (!json_is_string(v) || strcmp(json_string_value(v), "bfloat16") != 0) {
-            json_object_set_new(root, key, json_string("bfloat16"));
-            changed = true;
-        }
-    }
-    if (!named)
-        json_object_set_new(root, "torch_dtype", json_string("bfloat16"));
-    if (!named || changed) {
-        out = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
-        TRY(file_write_atomic(to, out, strlen(out), e));
-    } else {
-        TRY(file_write_atomic(to, text, size, e));
-    }
+    TRY(file_write_atomic(to, text, size, e));
 fail:
     json_decref(root);
-    mem_free(out);
     mem_free(text);
     mem_free(from);
     mem_free(to);
@@ -246,7 +248,6 @@ int model_save(const struct model_params *p, const char *like, const char *dir,
         if (rc < 0)
             goto fail;
     }
-    return 0;
 fail:
-    return err_in(e, rc, "%s", dir);
+    return rc;
 }

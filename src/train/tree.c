@@ -7,15 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 
-int train_buffers(int leaves, int owned)
-{
-    int levels = 1;
-    while (1 << (levels - 1) < owned)
-        levels++;
-    // One subtree of each size below, and the leaf being made; roots of other devices take turns.
-    return owned == leaves ? levels : 2 * levels + 1;
-}
-
 static int free_buffer(const struct train_tree *t)
 {
     for (int b = 0; b < t->device->conf.gradients; b++) {
@@ -62,6 +53,50 @@ int train_tree_fold(struct train_tree *t, struct err *e)
         t->n--;
     }
     return 0;
+}
+
+/* ---- how many buffers that takes ---- */
+
+void train_leaves(int leaves, int i, int n, int *lo, int *hi)
+{
+    *lo = (int)((int64_t)leaves * i / n);
+    *hi = (int)((int64_t)leaves * (i + 1) / n);
+}
+
+/* Pushes a root and folds. A node's buffer is here whether it counts: 1 when it is a new one. */
+static void push_counted(struct train_tree *t, struct train_node node, int *peak)
+{
+    int counted = 0;
+    ASSERT(t->n < TRAIN_ROOTS_MAX);
+    t->node[t->n++] = node;
+    for (int k = 0; k < t->n; k++)
+        counted += t->node[k].buffer;
+    *peak = MAX(*peak, counted);
+    for (; t->n >= 2 && are_siblings(&t->node[t->n - 2], &t->node[t->n - 1]); t->n--)
+        t->node[t->n - 2] = parent(&t->node[t->n - 2]);
+}
+
+int train_buffers(int leaves, int i, int n)
+{
+    struct train_tree all = {0};
+    int making = 0, folding = 0, own = 0;
+    for (int d = 0; d < n; d++) {
+        struct train_tree roots = {0};
+        int lo, hi, peak = 0;
+        train_leaves(leaves, d, n, &lo, &hi);
+        for (int leaf = lo; leaf < hi; leaf++)
+            push_counted(&roots, (struct train_node){.index = leaf, .buffer = 1}, &peak);
+        if (d == i) {
+            making = peak;
+            own = roots.n;
+        }
+        for (int k = 0; k < roots.n; k++) {
+            struct train_node node = roots.node[k];
+            node.buffer = d != i; // its own roots stay where they are
+            push_counted(&all, node, &folding);
+        }
+    }
+    return MAX(making, own + folding);
 }
 
 void train_owned(size_t n_elements, int i, int n, size_t *lo, size_t *hi)
@@ -122,31 +157,38 @@ fail:
     return rc;
 }
 
+void train_element_name(const struct device *d, size_t element, char name[TRAIN_NAME])
+{
+    struct model_params p;
+    model_params_init(&p, &d->conf.model);
+    const struct model_param *q = model_param_at(&p, element);
+    snprintf(name, TRAIN_NAME, "%s, element %zu", q->name, element - q->offset);
+    model_params_release(&p);
+}
+
 /* Sums of squares of all blocks, in order; names the first element that is not finite. */
 static int square_norm(const struct train_tree *tree, int n, const int *buffer, double *sum,
-                       struct train_update *u, struct err *e)
+                       struct err *e)
 {
     int rc = 0;
     size_t count = tree[0].device->n_elements, blocks = (count + SUMSQ_BLOCK - 1) / SUMSQ_BLOCK;
     double *block = mem_calloc(blocks, sizeof *block);
+    size_t bad = SIZE_MAX;
     *sum = 0;
     for (int d = 0; d < n; d++) {
         struct device_sumsq s = {.buffer = buffer[d]};
         train_owned(count, d, n, &s.lo, &s.hi);
         s.block = block + s.lo / SUMSQ_BLOCK;
         TRY(device_sumsq(tree[d].device, &s, e));
-        if (s.bad != SIZE_MAX && !u->bad[0]) {
-            struct model_params p;
-            model_params_init(&p, &tree[d].device->conf.model);
-            const struct model_param *q = model_param_at(&p, s.bad);
-            snprintf(u->bad, sizeof u->bad, "%s, element %zu", q->name, s.bad - q->offset);
-            model_params_release(&p);
-        }
+        bad = MIN(bad, s.bad);
     }
     for (size_t i = 0; i < blocks; i++)
         *sum += block[i];
-    if (u->bad[0])
-        TRY(err_set(e, ERR_NUMERIC, "the gradient is not finite at %s", u->bad));
+    if (bad != SIZE_MAX) {
+        char name[TRAIN_NAME];
+        train_element_name(tree[0].device, bad, name);
+        TRY(err_set(e, ERR_NUMERIC, "the gradient is not finite at %s", name));
+    }
 fail:
     mem_free(block);
     return rc;
@@ -181,14 +223,13 @@ int train_apply(struct train_tree *tree, int n, struct train_update *u, struct e
     float *piece = mem_alloc(MOVE_PIECE * sizeof *piece);
 
     ASSERT(n <= (int)ARRAY_LEN(buffer));
-    u->bad[0] = 0;
     u->changed = 0;
     for (int d = 0; d < n; d++) {
         size_t lo, hi;
         train_owned(count, d, n, &lo, &hi);
         TRY(gather_slice(tree, n, d, lo, hi, piece, &buffer[d], e));
     }
-    TRY(square_norm(tree, n, buffer, &sum, u, e));
+    TRY(square_norm(tree, n, buffer, &sum, e));
     u->grad_norm = sqrt(sum) / u->denominator;
     double clip = 1;
     if (u->max_grad_norm > 0 && u->grad_norm > u->max_grad_norm)
