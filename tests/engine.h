@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include "device/device.h"
+#include "train/train.h"
 
 enum { ENGINE_POSITIONS = 192, ENGINE_ROWS = 256 };
 
@@ -48,6 +49,28 @@ struct engine_groups {
 struct engine_groups engine_groups(uint64_t seed, int vocabulary, struct engine_shape shape);
 void engine_groups_free(struct engine_groups *g);
 
+/* Rolls out `samples` completions of every group's prompt on d, samples numbered from 0, and makes
+   them the groups' samples, with their log-probabilities in `logprob` (n_tokens). What was there is
+   given back. */
+struct engine_sampling {
+    float temperature;
+    int samples, tokens_max;
+    int dispatch_steps; // 0: some
+    int n_stop;         // ids 0 .. n_stop - 1 end a sample
+    bool apart;         // each sample a request of its own: no prompt is shared
+    bool backwards;     // submitted in the reverse order
+};
+struct engine_rollout {
+    struct engine_groups groups;
+    float *logprob; // (groups.n_tokens)
+};
+struct engine_rollout engine_roll(struct device *d, const struct engine_groups *prompts,
+                                  struct engine_sampling s);
+void engine_rollout_free(struct engine_rollout *r);
+/* Same tokens, lengths and log-probabilities, to the bit. */
+void engine_check_rollouts(const struct engine_rollout *a, const struct engine_rollout *b,
+                           const char *what);
+
 /* The gradient (n_elements) of all groups, made with micro-batches of at most `rows` rows, and the
    log-probabilities (n_tokens). */
 void engine_gradient(struct device *d, const struct engine_groups *g, int rows, float temperature,
@@ -55,3 +78,20 @@ void engine_gradient(struct device *d, const struct engine_groups *g, int rows, 
 /* Log-probabilities alone, of either weight set; entropy and best may be NULL. */
 void engine_score(struct device *d, enum device_set set, const struct engine_groups *g, int rows,
                   float temperature, float *logprob, float *entropy, int *best);
+
+/* One training step over n devices: leaf i is leaf[i] of `leaves`, dealt in order; then the update,
+   number `step` from 1. Rows of a micro-batch: the device's. */
+struct train_update engine_step(struct device *const *device, int n,
+                                const struct engine_groups *leaf, int leaves, int step);
+
+/* What training leaves behind: weights, master, both moments, each (n_elements), gathered from the
+   devices that own them. Fails when the devices' weights are not the same. */
+struct engine_state {
+    size_t n;
+    bf16 *weight;
+    float *master, *moment1, *moment2;
+};
+struct engine_state engine_state(struct device *const *device, int n);
+void engine_state_free(struct engine_state *s);
+void engine_check_states(const struct engine_state *a, const struct engine_state *b,
+                         const char *what);

@@ -249,7 +249,7 @@ static void gradients_equal_the_rounded_twins(void **state)
 {
     (void)state;
     for (int m = 0; m < ENGINE_MODELS; m++) {
-        struct device *d = engine_make(&engine_model[m], (struct engine_options){.threads = 1});
+        struct device *d = engine_make(&engine_model[m], (struct engine_options){0});
         for (size_t i = 0; i < ARRAY_LEN(SCENARIOS); i++) {
             int tight = 0;
             for (uint64_t seed = 100 * i + 1; seed <= 100 * i + SEEDS; seed++) {
@@ -267,7 +267,7 @@ static void gradients_of_every_objective_equal_the_rounded_twins(void **state)
     (void)state;
     static const struct scenario scenario = {{1, 3, 5, 5, 2, 4}, 1};
     for (int m = 0; m < 3; m++) { // one of each family
-        struct device *d = engine_make(&engine_model[m], (struct engine_options){.threads = 1});
+        struct device *d = engine_make(&engine_model[m], (struct engine_options){0});
         for (int i = 0; i < GRPO_OBJECTIVES * 3; i++) {
             struct grpo_conf c = {.objective = (enum grpo_objective)(i / 3),
                                   .kl = (enum grpo_kl)(i % 3),
@@ -292,7 +292,7 @@ static void golden_models_equal_the_rounded_twins(void **state)
     (void)state;
     static const struct engine_shape shapes[] = {{1, 1, 2, 2, 1, 1}, {1, 2, 3, 3, 1, 2}};
     for (const char *const *name = golden_models; *name; name++) {
-        struct device *d = engine_open(*name, (struct engine_options){.threads = 1});
+        struct device *d = engine_open(*name, (struct engine_options){0});
         struct twin t;
         twin_of(&t, d);
         for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
@@ -326,7 +326,7 @@ static void larger_groups_keep_the_exact_twins_direction(void **state)
     static const float temperature[] = {1, 0.7f, 1.3f};
     int i = 0;
     for (const char *const *name = golden_models; *name; name++, i++) {
-        struct device *d = engine_open(*name, (struct engine_options){.threads = 1});
+        struct device *d = engine_open(*name, (struct engine_options){0});
         struct twin t;
         twin_of(&t, d);
         struct engine_groups g = engine_groups(7, d->conf.model.V, shape);
@@ -412,7 +412,7 @@ static void pytorch_agrees(void **state)
     (void)state;
     for (const char *const *name = golden_models; *name; name++) {
         struct golden golden;
-        struct device *d = engine_open(*name, (struct engine_options){.threads = 1});
+        struct device *d = engine_open(*name, (struct engine_options){0});
         golden_open(&golden, *name);
         struct engine_groups g = golden_groups(&golden);
         check_golden_gradients(d, &golden, &g);

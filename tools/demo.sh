@@ -28,23 +28,23 @@ $loco data sort-amb --out "$out/data" --seed "$seed" \
 head -n 2 "$out/data/sft.jsonl"
 
 say "a fresh model"
-$loco init --arch qwen3 --hidden_size 64 --num_hidden_layers 2 --num_attention_heads 4 \
+$loco init --arch llama --hidden_size 64 --num_hidden_layers 2 --num_attention_heads 4 \
     --intermediate_size 256 --tokenizer bytes --out "$out/model" --seed "$seed"
 
 say "warm start from the teacher (loco sft)"
 $loco sft --model "$out/model" --data "$out/data/sft.jsonl" --output_dir "$out/warm" \
-    --seed "$seed" --max_steps 500 --prompts_per_step 128 --learning_rate 3e-3 \
-    --lr_scheduler_type cosine --warmup_steps 20 --max_prompt_length 8 --max_completion_length 8 \
+    --seed "$seed" --max_steps 600 --prompts_per_step 128 --learning_rate 2e-3 \
+    --lr_scheduler_type cosine --warmup_steps 30 --max_prompt_length 8 --max_completion_length 8 \
     --save_steps none --logging_steps 100
-warm=$out/warm/checkpoint-500
+warm=$out/warm/checkpoint-600
 evaluate "$warm" "$out/before.json"
 
 say "GRPO: only ascending order is rewarded (loco train --reward $reward)"
 $loco train --model "$warm" --data "$out/data/train.jsonl" --reward "$reward" \
-    --output_dir "$out/run" --seed "$seed" --max_steps 100 --prompts_per_step 16 \
-    --num_generations 16 --learning_rate 3e-4 --lr_scheduler_type constant \
-    --max_prompt_length 8 --max_completion_length 8 --save_steps none --logging_steps 10
-trained=$out/run/checkpoint-100
+    --output_dir "$out/run" --seed "$seed" --max_steps 150 --prompts_per_step 16 \
+    --num_generations 16 --learning_rate 5e-4 \
+    --max_prompt_length 8 --max_completion_length 8 --save_steps none --logging_steps 15
+trained=$out/run/checkpoint-150
 evaluate "$trained" "$out/after.json"
 $loco inspect "$out/run"
 

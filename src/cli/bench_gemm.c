@@ -1,5 +1,6 @@
-/* Single matrix products, warm: the weights lie where their size lets them lie after the last round,
- * as they do in a run of many micro-batches.
+/* Single matrix products, warm: operands lie where their size lets them lie after the last round, as
+ * they do in a run of many micro-batches. Then the gradients of the same weights over rows in long
+ * segments and in short ones.
  */
 #include "cli/cli.h"
 
@@ -19,7 +20,8 @@ static const struct shape {
     {"Qwen3-0.6B", "down", 1024, 3072},        {"Qwen3-0.6B", "head chunk", 1024, 1024},
 };
 static const int ROWS[] = {1, 8, 64, 512, 2048};
-enum { ROWS_MAX = 2048, N_MAX = 6144, K_MAX = 3072, NK_MAX = 6144 * 1024 };
+static const int SEGMENTS[] = {64, 7}; // rows of each of the gradient's
+enum { ROWS_MAX = 2048, N_MAX = 6144, K_MAX = 3072, NK_MAX = 6144 * 1024, GRAD_ROWS = 512 };
 
 struct job {
     const struct kern *kern;
@@ -31,7 +33,13 @@ struct job {
     float *y;       // (ROWS_MAX, N_MAX)
     void **scratch; // (threads)
     struct gemm gemm;
+    struct segment segment[GRAD_ROWS];
+    void *packed_x; // (GRAD_ROWS, K_MAX), each row at worst a step of its own
+    struct wgrad wgrad;
 };
+
+/* Steps of 32 rows that GRAD_ROWS can take, cut as SEGMENTS says. */
+enum { PACKED_ROWS = (GRAD_ROWS / 7 + 1) * KV_BLOCK };
 
 static size_t carve(struct job *j, int threads, struct carve *c)
 {
@@ -39,6 +47,7 @@ static size_t carve(struct job *j, int threads, struct carve *c)
     j->x = carve_take(c, (size_t)ROWS_MAX * K_MAX * sizeof *j->x);
     j->w = carve_take(c, (size_t)NK_MAX * sizeof *j->w);
     j->packed = carve_take(c, kern_packed_bytes(j->kern, N_MAX, 1024));
+    j->packed_x = carve_take(c, kern_packed_bytes(j->kern, K_MAX, PACKED_ROWS));
     j->y = carve_take(c, (size_t)ROWS_MAX * N_MAX * sizeof *j->y);
     j->scratch = carve_take(c, (size_t)threads * sizeof *j->scratch);
     for (int i = 0; i < threads; i++) {
@@ -63,24 +72,81 @@ static void run_gemm(void *ctx)
     pool_run(j->pool, gemm_share, j);
 }
 
-static json_t *measure(const struct bench *b, struct job *j, const struct shape *s, int rows)
+static void wgrad_share(void *ctx, int ith, int nth)
+{
+    const struct job *j = ctx;
+    struct wgrad g = j->wgrad;
+    size_t lo, hi;
+    pool_split((size_t)j->gemm.n, (size_t)j->kern->panel, ith, nth, &lo, &hi);
+    g.out_lo = (int)lo;
+    g.out_hi = (int)hi;
+    g.scratch = j->scratch[ith];
+    if (lo < hi)
+        j->kern->wgrad(&g);
+}
+
+static void run_wgrad(void *ctx)
+{
+    struct job *j = ctx;
+    pool_run(j->pool, wgrad_share, j);
+}
+
+/* A row of the table; segment 0: a product. */
+static void put(const struct bench *b, json_t *rows, const struct shape *s, int n_rows, int segment,
+                struct bench_time t)
 {
     json_t *row = json_object();
-    double flops = 2.0 * rows * s->n * s->k, bytes = 2.0 * s->n * s->k;
-    j->gemm.m = rows;
-    struct bench_time t = bench_measure(b, run_gemm, j);
+    double flops = 2.0 * n_rows * s->n * s->k, bytes = 2.0 * s->n * s->k;
     double seconds = bench_s(b, t);
     json_object_set_new(row, "model", json_string(s->model));
     json_object_set_new(row, "matrix", json_string(s->matrix));
-    json_object_set_new(row, "rows", json_integer(rows));
     json_object_set_new(row, "n", json_integer(s->n));
     json_object_set_new(row, "k", json_integer(s->k));
+    json_object_set_new(row, "what", json_string(segment ? "gradient" : "product"));
+    json_object_set_new(row, "rows", json_integer(n_rows));
+    json_object_set_new(row, "segment", json_integer(segment ? segment : n_rows));
     bench_put(row, "gflops", flops / seconds * 1e-9);
     bench_put(row, "of_fma", flops / seconds / b->flops);
-    bench_put(row, "weights_gb_s", bytes / seconds * 1e-9);
     bench_put(row, "of_read", bytes / seconds / b->bytes);
     bench_put_ms(row, t);
-    return row;
+    json_array_append_new(rows, row);
+}
+
+static void products(const struct bench *b, struct job *j, const struct shape *s, json_t *rows)
+{
+    b->kern->pack_nk(j->packed, j->w, (size_t)s->k, s->n, s->k, 0, kern_panels(b->kern, s->n));
+    j->gemm = (struct gemm){.a = j->x,
+                            .lda = (size_t)s->k,
+                            .b = j->packed,
+                            .c = j->y,
+                            .ldc = (size_t)s->n,
+                            .n = s->n,
+                            .k = s->k,
+                            .mode = GEMM_STORE};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        j->gemm.m = ROWS[i];
+        put(b, rows, s, ROWS[i], 0, bench_measure(b, run_gemm, j));
+    }
+}
+
+static void gradients(const struct bench *b, struct job *j, const struct shape *s, json_t *rows)
+{
+    for (size_t i = 0; i < ARRAY_LEN(SEGMENTS); i++) {
+        int n = 0;
+        for (int row = 0; row < GRAD_ROWS; row += SEGMENTS[i])
+            j->segment[n++] = (struct segment){.row = row, .n = MIN(SEGMENTS[i], GRAD_ROWS - row)};
+        b->kern->pack_segments(j->packed_x, j->x, (size_t)s->k, s->k, j->segment, n, 0,
+                               kern_panels(b->kern, s->k));
+        j->wgrad = (struct wgrad){.dy = j->w,
+                                  .ldy = (size_t)s->n,
+                                  .segment = j->segment,
+                                  .n_segments = n,
+                                  .x = j->packed_x,
+                                  .n_in = s->k,
+                                  .dw = j->y,
+                                  .ld_dw = (size_t)s->k};
+        put(b, rows, s, GRAD_ROWS, SEGMENTS[i], bench_measure(b, run_wgrad, j));
+    }
 }
 
 int bench_gemm(const struct bench *b, json_t *rows, struct err *e)
@@ -94,17 +160,9 @@ int bench_gemm(const struct bench *b, json_t *rows, struct err *e)
     bench_noise(j.x, 0, (size_t)ROWS_MAX * K_MAX);
     bench_noise(j.w, 0, NK_MAX);
     for (const struct shape *s = SHAPES; s < SHAPES + ARRAY_LEN(SHAPES); s++) {
-        b->kern->pack_nk(j.packed, j.w, (size_t)s->k, s->n, s->k, 0, kern_panels(b->kern, s->n));
-        j.gemm = (struct gemm){.a = j.x,
-                               .lda = (size_t)s->k,
-                               .b = j.packed,
-                               .c = j.y,
-                               .ldc = (size_t)s->n,
-                               .n = s->n,
-                               .k = s->k,
-                               .mode = GEMM_STORE};
-        for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
-            json_array_append_new(rows, measure(b, &j, s, ROWS[i]));
+        products(b, &j, s, rows);
+        memset(j.y, 0, (size_t)s->n * (size_t)s->k * sizeof *j.y);
+        gradients(b, &j, s, rows);
     }
 fail:
     pool_free(j.pool);

@@ -22,8 +22,8 @@ static void report(void *ctx, const struct kern_verdict *v)
     bool is_right = v->unequal == 0 && v->wrong == 0;
     t->checks++;
     t->failed += !is_right;
-    buf_printf(&t->out, "%-10s%-14s%10" PRId64 "%10" PRId64 "%10" PRId64 "%12.3f  %s\n", t->level, v->op,
-               v->compared, v->unequal, v->wrong, v->worst, is_right ? "ok" : "FAILED");
+    buf_printf(&t->out, "%-10s%-14s%10" PRId64 "%10" PRId64 "%10" PRId64 "%12.3f  %s\n", t->level,
+               v->op, v->compared, v->unequal, v->wrong, v->worst, is_right ? "ok" : "FAILED");
     if (t->rc == 0)
         t->rc = cli_flush(&t->out, t->e);
 }
@@ -33,8 +33,8 @@ int cli_check(const struct conf *conf, struct err *e)
     (void)conf;
     struct tally t = {.e = e};
     uint64_t start = telem_now_ns();
-    buf_printf(&t.out, "%-10s%-14s%10s%10s%10s%12s\n", "level", "operator", "outputs", "unequal", "wrong",
-               "worst/bound");
+    buf_printf(&t.out, "%-10s%-14s%10s%10s%10s%12s\n", "level", "operator", "outputs", "unequal",
+               "wrong", "worst/bound");
     for (const struct kern *const *k = kern_levels(); *k; k++) {
         t.level = (*k)->name;
         if (kern_usable(*k))

@@ -5,14 +5,14 @@
  * exits with the code's status (err.h; `loco --help` lists them). A command that ran and whose
  * answer is no, such as a check that failed, returns 1, which is then the exit status.
  *
- * stdout is a command's result and belongs to this module; everything else said to a person goes to
+ * stdout is a command's result and belongs to this module; all else said to a person goes to
  * stderr. Text that comes from models or data is made harmless when stdout is a terminal, and goes
  * out as it is otherwise. When stdout closes early (loco eval | head), commands end quietly; a run
  * (train, sft) saves and leaves, as at the first Ctrl-C.
  *
  * Tools that work row by row read JSONL through struct cli_rows, from a file or from stdin, and
  * answer in order all rows that are there before they wait for more; a row they cannot use stops
- * them with its line. They never change their input, and files are only ever written whole (file.h).
+ * them with its line. They never change their input; files are only ever written whole.
  *
  *     struct cli_rows rows;
  *     TRY(cli_rows_open(&rows, conf->rows, e));
@@ -73,8 +73,8 @@ struct cli_rows {
 
 /* path NULL or "-": stdin. ERR_IO. */
 int cli_rows_open(struct cli_rows *r, const char *path, struct err *e);
-/* Reads the next row: 1, or 0 at the end. Blank lines are passed over. ERR_FORMAT for a line that is
-   not UTF-8 or not a JSON object, ERR_DATA when there is no row at all. */
+/* Reads the next row: 1, or 0 at the end. Blank lines are passed over. ERR_FORMAT for a line that
+   is not UTF-8 or not a JSON object, ERR_DATA when there is no row at all. */
 int cli_rows_next(struct cli_rows *r, struct err *e);
 /* Whether a next line is here already, so that it pays to wait for it and answer both at once. */
 bool cli_rows_ready(const struct cli_rows *r);
@@ -110,7 +110,7 @@ void cli_put_report(struct buf *b, const json_t *object);
 void cli_put_ids(struct buf *b, const int *id, size_t n);
 void cli_put_floats(struct buf *b, const float *x, size_t n);
 
-/* Reads a list of token ids in [0, limit) from a JSON value; *n is its length and *id is owned by the
-   caller. An error about the row, and what gives the limit. */
+/* Reads a list of token ids in [0, limit) from a JSON value; *n is its length and *id is owned by
+   the caller. An error about the row says what gives the limit. */
 int cli_get_ids(const struct cli_rows *r, const json_t *list, int limit, const char *limit_text,
                 int **id, size_t *n, struct err *e);

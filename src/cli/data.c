@@ -30,8 +30,10 @@ int cli_data(const struct conf *conf, struct err *e)
                                   .sft = (uint64_t)conf->sft_rows};
     TRY(refuse_existing(conf->out, e));
     TRY(data_task_write(conf_choice_text(conf, "task"), conf->out, (uint64_t)conf->seed, &rows, e));
-    buf_printf(&out, "%s: train.jsonl %" PRIu64 " rows, test.jsonl %" PRIu64 " rows, sft.jsonl %" PRIu64
-               " rows\n", conf->out, rows.train, rows.test, rows.sft);
+    buf_printf(&out,
+               "%s: train.jsonl %" PRIu64 " rows, test.jsonl %" PRIu64 " rows, sft.jsonl %" PRIu64
+               " rows\n",
+               conf->out, rows.train, rows.test, rows.sft);
     TRY(cli_flush(&out, e));
 fail:
     buf_release(&out);

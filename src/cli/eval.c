@@ -35,8 +35,10 @@ int cli_eval(const struct conf *conf, struct err *e)
     int rc = 0;
     struct coord c = {0};
     struct coord_needs needs = coord_needs_of(conf);
-    struct coord_eval how = {.data_path = conf->data, .samples = (int)conf->num_generations,
-                             .temperature = (float)conf->temperature, .rows_max = conf->rows_max,
+    struct coord_eval how = {.data_path = conf->data,
+                             .samples = (int)conf->num_generations,
+                             .temperature = (float)conf->temperature,
+                             .rows_max = conf->rows_max,
                              .greedy = true};
     struct coord_eval_result result;
     struct buf out = {0};

@@ -97,19 +97,21 @@ static int open_one(struct job *j, struct err *e)
     j->rows = 1;
     text_ids_release(&ids);
     if (j->longest == 0)
-        return err_set(e, ERR_USAGE, "prompt: has no token, and the model names no token to begin with; "
+        return err_set(e, ERR_USAGE,
+                       "prompt: has no token, and the model names no token to begin with; "
                        "give some text");
     if (j->longest + (size_t)j->tokens_max > (size_t)limit)
-        return err_set(e, ERR_USAGE, "prompt: %zu tokens and max_completion_length %d are more than the "
-                       "model's max_position_embeddings %d; lower max_completion_length", j->longest,
-                       j->tokens_max, limit);
+        return err_set(e, ERR_USAGE,
+                       "prompt: %zu tokens and max_completion_length %d are more than the "
+                       "model's max_position_embeddings %d; lower max_completion_length",
+                       j->longest, j->tokens_max, limit);
     return 0;
 }
 
 static int open_set(struct job *j, struct err *e)
 {
-    struct data_options options = {.want = DATA_PROMPTS, .prompt_field = j->conf->prompt_field,
-                                   .reject = reject, .ctx = j};
+    struct data_options options = {
+        .want = DATA_PROMPTS, .prompt_field = j->conf->prompt_field, .reject = reject, .ctx = j};
     struct buf report = {0};
     int rc = data_open(&j->data, j->conf->prompts, &options, e);
     if (rc < 0)
@@ -134,11 +136,14 @@ static int open_devices(struct job *j, struct err *e)
     TRY(coord_plan(&j->c, &needs, e));
     TRY(coord_open(&j->c, j->conf->model, e));
     for (int d = 0; d < j->c.n_devices; d++) {
-        struct roll_conf roll = {.device = j->c.device[d], .dispatch_steps = j->live ? 1 : STEPS,
+        struct roll_conf roll = {.device = j->c.device[d],
+                                 .dispatch_steps = j->live ? 1 : STEPS,
                                  .temperature = (float)j->conf->temperature,
                                  .key = rng_key((uint64_t)j->conf->seed, RNG_GENERATE),
-                                 .stop = j->c.model.eos, .n_stop = j->c.model.n_eos,
-                                 .on_token = on_token, .ctx = j};
+                                 .stop = j->c.model.eos,
+                                 .n_stop = j->c.model.n_eos,
+                                 .on_token = on_token,
+                                 .ctx = j};
         j->roll[d] = roll_new(&roll);
     }
     j->window = (uint64_t)MAX(2, 2 * j->c.slots * j->c.n_devices / j->S);
@@ -173,9 +178,12 @@ static int submit(struct job *j, struct err *e)
     buf_put(&a->prompt, text, n);
     coord_prompt(&j->c, text, n, &a->ids);
     roll_submit(j->roll[j->next % (uint64_t)j->c.n_devices],
-                &(struct roll_request){.tag = j->next, .index = a->index, .sample_hi = j->S,
+                &(struct roll_request){.tag = j->next,
+                                       .index = a->index,
+                                       .sample_hi = j->S,
                                        .prompt = {.token = a->ids.id, .n = (int)a->ids.n},
-                                       .tokens_max = j->tokens_max, .token = a->token,
+                                       .tokens_max = j->tokens_max,
+                                       .token = a->token,
                                        .logprob = a->logprob});
     j->next++;
     return 0;
@@ -221,7 +229,8 @@ static void put_sample(struct job *j, const struct asked *a, int s)
         cli_put_floats(&j->out, a->logprob + at, n);
         buf_printf(&j->out, ", \"stop_reason\": \"%s\"}\n", reason);
     } else {
-        buf_printf(&j->out, "== prompt %" PRIu32 ", sample %d: %zu tokens, %s\n", a->index, s, n, reason);
+        buf_printf(&j->out, "== prompt %" PRIu32 ", sample %d: %zu tokens, %s\n", a->index, s, n,
+                   reason);
         cli_put_foreign(&j->out, buf_str(&text), text.len);
         buf_putc(&j->out, '\n');
     }
@@ -254,9 +263,10 @@ static void summarise(const struct job *j)
     double load = (double)(j->open_ns - j->start_ns) * 1e-9;
     double first = (double)(j->first_ns - j->start_ns) * 1e-9;
     double all = (double)(telem_now_ns() - j->open_ns) * 1e-9;
-    log_info("generate: %" PRIu64 " samples, %" PRIu64 " tokens, %.1f tokens/s; loaded in %.2f s, first "
-             "token after %.2f s", j->rows * (uint64_t)j->S, j->tokens, (double)j->tokens / all, load,
-             first);
+    log_info("generate: %" PRIu64 " samples, %" PRIu64
+             " tokens, %.1f tokens/s; loaded in %.2f s, first "
+             "token after %.2f s",
+             j->rows * (uint64_t)j->S, j->tokens, (double)j->tokens / all, load, first);
 }
 
 static void release(struct job *j)
@@ -282,7 +292,9 @@ static void release(struct job *j)
 int cli_generate(const struct conf *conf, struct err *e)
 {
     int rc = 0;
-    struct job j = {.conf = conf, .S = (int)conf->num_generations, .e = e,
+    struct job j = {.conf = conf,
+                    .S = (int)conf->num_generations,
+                    .e = e,
                     .tokens_max = (int)MIN(conf->max_completion_length, INT32_MAX / 2),
                     .start_ns = telem_now_ns()};
     TRY(coord_read(&j.c, conf, e));

@@ -15,8 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What the tokenizer gives the configuration; -1: none. The vocabulary is not padded, so that every id
-   that the model can draw has a token. */
+/* What the tokenizer gives the configuration; -1: none. The vocabulary is not padded, so that every
+   id that the model can draw has a token. */
 struct vocabulary {
     int size, bos, eos, pad;
 };
@@ -24,8 +24,13 @@ struct vocabulary {
 /* ---- tokenizer ---- */
 
 static const char *const TOKENIZER_FILES[] = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "chat_template.jinja",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
 };
 
 /* The id of a token that tokenizer_config.json names, as a text or as {"content": text}. */
@@ -49,15 +54,17 @@ static int read_special(const char *from, const struct text *t, struct vocabular
         TRY(file_read(path, BYTES_MAX, &data, &size, e));
         config = json_loadb(data, size, 0, &problem);
         if (!config)
-            TRY(err_set(e, ERR_FORMAT, "%s:%d: not JSON (%s); fetch the file again", path, problem.line,
-                        problem.text));
+            TRY(err_set(e, ERR_FORMAT, "%s:%d: not JSON (%s); fetch the file again", path,
+                        problem.line, problem.text));
     }
     v->bos = named_id(t, config, "bos_token");
     v->eos = named_id(t, config, "eos_token");
     v->pad = named_id(t, config, "pad_token");
     if (v->eos < 0)
-        rc = err_set(e, ERR_DATA, "%s: no eos_token that is in the vocabulary, so no sample could end; "
-                     "name one", path);
+        rc = err_set(e, ERR_DATA,
+                     "%s: no eos_token that is in the vocabulary, so no sample could end; "
+                     "name one",
+                     path);
 fail:
     json_decref(config);
     mem_free(data);
@@ -69,11 +76,14 @@ static int copy_tokenizer(const char *from, const char *dir, struct vocabulary *
 {
     int rc = 0;
     struct text *t = NULL;
-    TRY(text_open(&t, from, e));
+    rc = text_open(&t, from, e);
+    if (rc < 0)
+        return err_in(e, rc, "tokenizer");
     v->size = text_size(t);
     TRY(read_special(from, t, v, e));
     for (size_t i = 0; i < ARRAY_LEN(TOKENIZER_FILES) && rc == 0; i++) {
-        char *source = file_join(from, TOKENIZER_FILES[i]), *to = file_join(dir, TOKENIZER_FILES[i]);
+        char *source = file_join(from, TOKENIZER_FILES[i]),
+             *to = file_join(dir, TOKENIZER_FILES[i]);
         if (file_exists(source))
             rc = file_copy(source, to, e);
         mem_free(source);
@@ -84,7 +94,8 @@ fail:
     return rc;
 }
 
-static int write_tokenizer(const struct conf *conf, const char *dir, struct vocabulary *v, struct err *e)
+static int write_tokenizer(const struct conf *conf, const char *dir, struct vocabulary *v,
+                           struct err *e)
 {
     if (strcmp(conf->tokenizer, "bytes") != 0)
         return copy_tokenizer(conf->tokenizer, dir, v, e);
@@ -101,7 +112,8 @@ static int write_object(const char *dir, const char *name, json_t *object, struc
     struct buf b = {0};
     const char *key, *before = "{\n  ";
     const json_t *v;
-    json_object_foreach(object, key, v) {
+    json_object_foreach(object, key, v)
+    {
         buf_puts(&b, before);
         buf_json(&b, key, strlen(key));
         buf_puts(&b, ": ");
@@ -127,16 +139,16 @@ static int write_configs(const struct conf *c, const char *dir, const struct voc
     static const char *const classes[] = {[CONF_ARCH_LLAMA] = "LlamaForCausalLM",
                                           [CONF_ARCH_QWEN2] = "Qwen2ForCausalLM",
                                           [CONF_ARCH_QWEN3] = "Qwen3ForCausalLM"};
-    json_t *o = json_pack("{s:[s], s:s, s:b, s:f, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I}",
-                          "architectures", classes[c->arch], "model_type", conf_choice_text(c, "arch"),
-                          "attention_bias", c->arch == CONF_ARCH_QWEN2, "attention_dropout", 0.0,
-                          "hidden_act", "silu", "hidden_size", (json_int_t)c->hidden_size,
-                          "initializer_range", c->initializer_range, "intermediate_size",
-                          (json_int_t)c->intermediate_size, "max_position_embeddings",
-                          (json_int_t)c->max_position_embeddings, "num_attention_heads",
-                          (json_int_t)c->num_attention_heads, "num_hidden_layers",
-                          (json_int_t)c->num_hidden_layers, "num_key_value_heads",
-                          (json_int_t)c->num_key_value_heads, "head_dim", (json_int_t)c->head_dim);
+    json_t *o = json_pack(
+        "{s:[s], s:s, s:b, s:f, s:s, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "architectures",
+        classes[c->arch], "model_type", conf_choice_text(c, "arch"), "attention_bias",
+        c->arch == CONF_ARCH_QWEN2, "attention_dropout", 0.0, "hidden_act", "silu", "hidden_size",
+        (json_int_t)c->hidden_size, "initializer_range", c->initializer_range, "intermediate_size",
+        (json_int_t)c->intermediate_size, "max_position_embeddings",
+        (json_int_t)c->max_position_embeddings, "num_attention_heads",
+        (json_int_t)c->num_attention_heads, "num_hidden_layers", (json_int_t)c->num_hidden_layers,
+        "num_key_value_heads", (json_int_t)c->num_key_value_heads, "head_dim",
+        (json_int_t)c->head_dim);
     json_t *rest = json_pack("{s:f, s:n, s:f, s:b, s:s, s:b, s:i}", "rms_norm_eps", c->rms_norm_eps,
                              "rope_scaling", "rope_theta", c->rope_theta, "tie_word_embeddings",
                              c->tie_word_embeddings, "torch_dtype", "bfloat16", "use_cache", true,
@@ -230,11 +242,15 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
     *count = 0;
     for (int i = 0; i < params.n; i++) {
         const struct model_param *p = &params.param[i];
-        filling[i] = (struct filling){.param = p, .tensor = (uint32_t)i, .pool = pool,
+        filling[i] = (struct filling){.param = p,
+                                      .tensor = (uint32_t)i,
+                                      .pool = pool,
                                       .key = rng_key((uint64_t)conf->seed, RNG_INIT),
                                       .std = conf->initializer_range};
-        source[i] = (struct tensor_source){.name = p->name, .dtype = TENSOR_BF16,
-                                           .n_dims = p->is_vector ? 1 : 2, .fill = fill,
+        source[i] = (struct tensor_source){.name = p->name,
+                                           .dtype = TENSOR_BF16,
+                                           .n_dims = p->is_vector ? 1 : 2,
+                                           .fill = fill,
                                            .ctx = &filling[i]};
         source[i].shape[0] = (uint64_t)(p->is_vector ? p->cols : p->rows);
         source[i].shape[1] = (uint64_t)p->cols;
@@ -266,8 +282,8 @@ static int refuse_existing(const char *dir, struct err *e)
         mem_free(names[i]);
     mem_free(names);
     if (rc == 0 && n > 0)
-        rc = err_set(e, ERR_USAGE, "out: %s exists and is not empty; remove it or give another folder",
-                     dir);
+        rc = err_set(e, ERR_USAGE,
+                     "out: %s exists and is not empty; remove it or give another folder", dir);
     return rc;
 }
 
@@ -304,7 +320,8 @@ int cli_init(const struct conf *conf, struct err *e)
         file_remove_dir(tmp.data, NULL);
         goto fail;
     }
-    buf_printf(&out, "%s: %s, %" PRIu64 " parameters\n", dir.data, conf_choice_text(conf, "arch"), count);
+    buf_printf(&out, "%s: %s, %" PRIu64 " parameters\n", dir.data, conf_choice_text(conf, "arch"),
+               count);
     TRY(cli_flush(&out, e));
 fail:
     buf_release(&out);

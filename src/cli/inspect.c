@@ -38,9 +38,13 @@ static void put_config(const struct model_config *c, json_t *o)
     const struct {
         const char *key;
         int value;
-    } sizes[] = {{"vocab_size", c->V}, {"hidden_size", c->D}, {"intermediate_size", c->F},
-                 {"num_hidden_layers", c->L}, {"num_attention_heads", c->H},
-                 {"num_key_value_heads", c->G}, {"head_dim", c->E},
+    } sizes[] = {{"vocab_size", c->V},
+                 {"hidden_size", c->D},
+                 {"intermediate_size", c->F},
+                 {"num_hidden_layers", c->L},
+                 {"num_attention_heads", c->H},
+                 {"num_key_value_heads", c->G},
+                 {"head_dim", c->E},
                  {"max_position_embeddings", c->positions_max}};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         set_count(o, sizes[i].key, (uint64_t)sizes[i].value);
@@ -108,7 +112,8 @@ int cli_inspect_model(const char *path, json_t *report, struct err *e)
         TRY(cli_inspect_tokenizer(path, report, e));
     json_object_set_new(report, "chat_template", json_boolean(text_has_chat_template(path)));
     TRY(model_load(&params, path, &sink, e));
-    set_text(report, "checked", "weights all there, shaped as config.json says, every value finite");
+    set_text(report, "checked",
+             "weights all there, shaped as config.json says, every value finite");
 fail:
     model_params_release(&params);
     return rc;
@@ -130,9 +135,10 @@ static int refuse_folder(const char *path, struct err *e)
     }
     mem_free(name);
     if (rc == 0)
-        rc = err_set(e, ERR_FORMAT, "%s: no model folder (config.json), checkpoint (trainer_state.json) or "
-                     "run (metrics.jsonl); it holds %s%s", path, n ? buf_str(&list) : "nothing",
-                     n > SHOWN ? ", ..." : "");
+        rc = err_set(e, ERR_FORMAT,
+                     "%s: no model folder (config.json), checkpoint (trainer_state.json) or "
+                     "run (metrics.jsonl); it holds %s%s",
+                     path, n ? buf_str(&list) : "nothing", n > SHOWN ? ", ..." : "");
     buf_release(&list);
     return rc;
 }
@@ -172,9 +178,10 @@ static int inspect_file(const char *path, json_t *report, struct err *e)
         return cli_inspect_tensors(path, report, e);
     if (start[0] == '{' && !str_ends(name, ".json"))
         return cli_inspect_rows(path, report, e);
-    return err_set(e, ERR_FORMAT, "%s: expected a .safetensors or .jsonl file, a tokenizer.json, or a "
-                   "folder; for a model's %s give its folder", path,
-                   str_ends(name, ".json") ? name : "files");
+    return err_set(e, ERR_FORMAT,
+                   "%s: expected a .safetensors or .jsonl file, a tokenizer.json, or a "
+                   "folder; for a model's %s give its folder",
+                   path, str_ends(name, ".json") ? name : "files");
 }
 
 int cli_inspect(const struct conf *conf, struct err *e)

@@ -13,9 +13,9 @@ static json_t *tensor_row(const struct tensor_set *set, const struct tensor *t)
 {
     char shape[128];
     tensor_shape_text(t->shape, t->n_dims, shape, sizeof shape);
-    json_t *row = json_pack("{s:s, s:s, s:s, s:I}", "name", t->name, "dtype",
-                            tensor_dtype_name(t->dtype), "shape", shape, "size_bytes",
-                            (json_int_t)t->n_bytes);
+    json_t *row =
+        json_pack("{s:s, s:s, s:s, s:I}", "name", t->name, "dtype", tensor_dtype_name(t->dtype),
+                  "shape", shape, "size_bytes", (json_int_t)t->n_bytes);
     if (tensor_file_count(set) > 1)
         json_object_set_new(row, "file", json_string(tensor_file_name(set, t->file)));
     return row;
@@ -92,9 +92,9 @@ static void see_value(struct columns *all, const char *key, const json_t *v)
 static json_t *column_row(const char *name, const struct column *c)
 {
     static const char *const types[] = {
-        [JSON_OBJECT] = "object", [JSON_ARRAY] = "list",  [JSON_STRING] = "text",
-        [JSON_INTEGER] = "integer", [JSON_REAL] = "real", [JSON_TRUE] = "true",
-        [JSON_FALSE] = "false",   [JSON_NULL] = "null",
+        [JSON_OBJECT] = "object",   [JSON_ARRAY] = "list", [JSON_STRING] = "text",
+        [JSON_INTEGER] = "integer", [JSON_REAL] = "real",  [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",     [JSON_NULL] = "null",
     };
     struct buf list = {0};
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
@@ -124,8 +124,7 @@ int cli_inspect_rows(const char *path, json_t *report, struct err *e)
     json_object_set_new(report, "kind", json_string("JSONL"));
     TRY(cli_rows_open(&rows, path, e));
     while ((rc = cli_rows_next(&rows, e)) > 0)
-        json_object_foreach(rows.row, key, v)
-            see_value(&all, key, v);
+        json_object_foreach(rows.row, key, v) see_value(&all, key, v);
     TRY(rc);
     json_object_set_new(report, "rows", json_integer((json_int_t)rows.rows));
     for (size_t i = 0; i < all.names.n; i++)

@@ -28,13 +28,16 @@ static json_t *read_object(const char *dir, const char *name)
 int cli_inspect_checkpoint(const char *path, json_t *report, struct err *e)
 {
     int rc = 0;
-    json_t *state = read_object(path, "trainer_state.json"), *complete = read_object(path, "COMPLETE");
+    json_t *state = read_object(path, "trainer_state.json"),
+           *complete = read_object(path, "COMPLETE");
     char text[80];
     json_object_set_new(report, "kind", json_string("checkpoint"));
     TRY(cli_inspect_model(path, report, e));
     if (!json_is_object(state))
-        TRY(err_set(e, ERR_FORMAT, "%s/trainer_state.json: expected a JSON object; the checkpoint is "
-                    "damaged", path));
+        TRY(err_set(e, ERR_FORMAT,
+                    "%s/trainer_state.json: expected a JSON object; the checkpoint is "
+                    "damaged",
+                    path));
     json_object_del(state, "log_history");
     json_object_set(report, "trainer_state", state);
     TRY(coord_verify_checkpoint(path, e));
@@ -79,11 +82,11 @@ static void put_config(const char *path, json_t *report)
     mem_free(file);
     if (!c.model)
         return;
-    json_object_set_new(report, "config",
-                        json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "command", sft ? "sft" : "train",
-                                  "model", c.model, "data", c.data, "seed", (json_int_t)c.seed,
-                                  "prompts_per_step", (json_int_t)c.prompts_per_step, "learning_rate",
-                                  c.learning_rate));
+    json_object_set_new(
+        report, "config",
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "command", sft ? "sft" : "train", "model",
+                  c.model, "data", c.data, "seed", (json_int_t)c.seed, "prompts_per_step",
+                  (json_int_t)c.prompts_per_step, "learning_rate", c.learning_rate));
     conf_release(&c);
 }
 
@@ -111,8 +114,8 @@ static int put_checkpoints(const char *path, json_t *report, struct err *e)
     for (size_t i = 0; i < n; i++) {
         snprintf(text, sizeof text, "%s%" PRId64, PREFIX, step[i]);
         char *dir = file_join(path, text), *complete = file_join(dir, "COMPLETE");
-        json_array_append_new(list, json_pack("{s:s, s:b}", "name", text, "complete",
-                                              file_exists(complete)));
+        json_array_append_new(
+            list, json_pack("{s:s, s:b}", "name", text, "complete", file_exists(complete)));
         mem_free(dir);
         mem_free(complete);
     }
@@ -125,11 +128,11 @@ static void put_curve(const struct telem_series *s, const char *metric, json_t *
                       struct buf *curve)
 {
     enum { HEIGHT = 8, MARGIN = 16, WIDEST = 100 };
-    struct telem_plot plot = {.title = metric, .height = HEIGHT,
-                              .width = MAX(MIN(cli_columns() - MARGIN, WIDEST), 2)};
-    json_object_set_new(report, "curve",
-                        json_pack("{s:s, s:f, s:f}", "metric", metric, "first", s->y[0], "last",
-                                  s->y[s->n - 1]));
+    struct telem_plot plot = {
+        .title = metric, .height = HEIGHT, .width = MAX(MIN(cli_columns() - MARGIN, WIDEST), 2)};
+    json_object_set_new(
+        report, "curve",
+        json_pack("{s:s, s:f, s:f}", "metric", metric, "first", s->y[0], "last", s->y[s->n - 1]));
     buf_putc(curve, '\n');
     telem_plot(curve, &plot, s);
 }

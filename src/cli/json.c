@@ -21,7 +21,8 @@ void cli_put_json(struct buf *b, const json_t *v)
     switch (json_typeof(v)) {
     case JSON_OBJECT:
         buf_putc(b, '{');
-        json_object_foreach((json_t *)v, key, item) {
+        json_object_foreach((json_t *)v, key, item)
+        {
             buf_puts(b, comma);
             buf_json(b, key, strlen(key));
             buf_puts(b, ": ");
@@ -32,7 +33,8 @@ void cli_put_json(struct buf *b, const json_t *v)
         break;
     case JSON_ARRAY:
         buf_putc(b, '[');
-        json_array_foreach(v, i, item) {
+        json_array_foreach(v, i, item)
+        {
             buf_puts(b, i ? ", " : "");
             cli_put_json(b, item);
         }
@@ -83,7 +85,8 @@ static void put_value(struct buf *b, const char *key, const json_t *v)
     } else if (json_is_real(v)) {
         buf_printf(b, "%.6g", json_real_value(v));
     } else if (json_is_array(v)) {
-        json_array_foreach(v, i, item) {
+        json_array_foreach(v, i, item)
+        {
             buf_puts(b, i ? ", " : "");
             put_value(b, "", item);
         }
@@ -134,11 +137,13 @@ static void put_table(struct buf *b, const json_t *rows, int depth)
     size_t i;
     json_t *head = json_array_get(rows, 0);
     indent(b, depth);
-    json_object_foreach(head, key, value) {
+    json_object_foreach(head, key, value)
+    {
         if (n == COLUMNS)
             break;
         width[n] = cell_width(key, NULL);
-        json_array_foreach(rows, i, row) {
+        json_array_foreach(rows, i, row)
+        {
             const json_t *cell = json_object_get(row, key);
             width[n] = MAX(width[n], cell ? cell_width(key, cell) : 0);
         }
@@ -146,11 +151,13 @@ static void put_table(struct buf *b, const json_t *rows, int depth)
         put_name(b, key);
         pad(b, from, width[n++] + 2);
     }
-    json_array_foreach(rows, i, row) {
+    json_array_foreach(rows, i, row)
+    {
         end_line(b);
         indent(b, depth);
         n = 0;
-        json_object_foreach(head, key, value) {
+        json_object_foreach(head, key, value)
+        {
             size_t from = b->len;
             const json_t *cell = json_object_get(row, key);
             if (n == COLUMNS)
@@ -168,11 +175,13 @@ static void put_object(struct buf *b, const json_t *object, int depth)
     const char *key;
     const json_t *v;
     int width = 0;
-    json_object_foreach((json_t *)object, key, v) {
+    json_object_foreach((json_t *)object, key, v)
+    {
         bool is_line = !json_is_object(v) && !json_is_object(json_array_get(v, 0));
         width = is_line ? MAX(width, cell_width(key, NULL)) : width;
     }
-    json_object_foreach((json_t *)object, key, v) {
+    json_object_foreach((json_t *)object, key, v)
+    {
         indent(b, depth);
         size_t from = b->len;
         put_name(b, key);
@@ -224,13 +233,14 @@ int cli_get_ids(const struct cli_rows *r, const json_t *list, int limit, const c
         return cli_rows_refuse(r, e, "ids: expected a list of token ids");
     *n = json_array_size(list);
     *id = mem_realloc(*id, (*n + 1) * sizeof **id);
-    json_array_foreach(list, i, item) {
+    json_array_foreach(list, i, item)
+    {
         if (!json_is_integer(item) || json_integer_value(item) < 0 ||
             json_integer_value(item) >= limit) {
             struct buf shown = {0};
             put_value(&shown, "", item);
-            int rc = cli_rows_refuse(r, e, "ids[%zu]: expected an id from 0 to %d (%s), got %.40s", i,
-                                     limit - 1, limit_text, buf_str(&shown));
+            int rc = cli_rows_refuse(r, e, "ids[%zu]: expected an id from 0 to %d (%s), got %.40s",
+                                     i, limit - 1, limit_text, buf_str(&shown));
             buf_release(&shown);
             return rc;
         }

@@ -1,6 +1,6 @@
-/* loco logprobs: log-probabilities of given tokens. A row's first token is its prompt and the others
- * its sample, so this is the path that scores completions in training; rows are scored many at a
- * time and answered in order.
+/* loco logprobs: log-probabilities of given tokens. A row's first token is its prompt and the
+ * others its sample, so this is the path that scores completions in training; rows are scored many
+ * at a time and answered in order.
  */
 #include "cli/cli.h"
 
@@ -59,7 +59,9 @@ static int score(struct job *j, struct err *e)
             .prompt = {.token = j->id + w->at, .n = 1}, .sample = &j->sample[n], .n_samples = 1};
         n++;
     }
-    struct train_leaf leaf = {.group = j->group, .n_groups = n, .logprob = j->logprob,
+    struct train_leaf leaf = {.group = j->group,
+                              .n_groups = n,
+                              .logprob = j->logprob,
                               .best = j->conf->argmax ? j->best : NULL};
     train_start(&j->run, j->c.device[0], j->c.limits, DEVICE_POLICY, 1, &leaf, -1);
     return train_all(&j->run, e);
@@ -106,10 +108,14 @@ fail:
 static int refuse_length(const struct job *j, size_t n, struct err *e)
 {
     if (j->limit == j->c.model.positions_max)
-        return cli_rows_refuse(&j->rows, e, "%zu tokens are more than the model's "
-                               "max_position_embeddings %d; cut the row", n, j->limit);
-    return cli_rows_refuse(&j->rows, e, "%zu tokens are more than microbatch_tokens %d; raise it or cut "
-                           "the row", n, j->limit);
+        return cli_rows_refuse(&j->rows, e,
+                               "%zu tokens are more than the model's "
+                               "max_position_embeddings %d; cut the row",
+                               n, j->limit);
+    return cli_rows_refuse(&j->rows, e,
+                           "%zu tokens are more than microbatch_tokens %d; raise it or cut "
+                           "the row",
+                           n, j->limit);
 }
 
 /* The ids of the current row: its own, or its text's. */
@@ -122,7 +128,8 @@ static int read_row(struct job *j, size_t *n, struct err *e)
     if (ids) {
         rc = cli_get_ids(&j->rows, ids, j->c.model.V, "vocab_size", &j->row_ids, n, e);
     } else if (json_is_string(text) && !j->c.text) {
-        rc = cli_rows_refuse(&j->rows, e, "text: %s has no tokenizer.json; give ids", j->conf->model);
+        rc = cli_rows_refuse(&j->rows, e, "text: %s has no tokenizer.json; give ids",
+                             j->conf->model);
     } else if (json_is_string(text)) {
         text_encode(j->c.text, json_string_value(text), json_string_length(text),
                     j->conf->add_special_tokens ? TEXT_WRAP : 0, &made);
@@ -130,7 +137,8 @@ static int read_row(struct job *j, size_t *n, struct err *e)
         j->row_ids = made.id;
         *n = made.n;
     } else {
-        rc = cli_rows_refuse(&j->rows, e, "expected \"ids\", a list of token ids, or \"text\", a string");
+        rc = cli_rows_refuse(&j->rows, e,
+                             "expected \"ids\", a list of token ids, or \"text\", a string");
     }
     if (rc == 0 && *n > (size_t)j->limit)
         rc = refuse_length(j, *n, e);
@@ -198,8 +206,8 @@ int cli_logprobs(const struct conf *conf, struct err *e)
     TRY(rc);
     if (j.n_rows > 0)
         TRY(answer(&j, e));
-    log_info("logprobs: %" PRIu64 " rows, %" PRIu64 " tokens, perplexity %.6g", j.rows.rows, j.tokens,
-             exp(-j.sum / (double)MAX(j.tokens, 1)));
+    log_info("logprobs: %" PRIu64 " rows, %" PRIu64 " tokens, perplexity %.6g", j.rows.rows,
+             j.tokens, exp(-j.sum / (double)MAX(j.tokens, 1)));
 fail:
     release(&j);
     return rc;

@@ -15,10 +15,10 @@
 typedef int (*command_fn)(const struct conf *conf, struct err *e);
 
 static const command_fn commands[CONF_COMMANDS_N] = {
-    [CONF_TRAIN] = cli_train,       [CONF_SFT] = cli_train,     [CONF_GENERATE] = cli_generate,
-    [CONF_EVAL] = cli_eval,         [CONF_SCORE] = cli_score,   [CONF_LOGPROBS] = cli_logprobs,
-    [CONF_TOKENIZE] = cli_tokenize, [CONF_INIT] = cli_init,     [CONF_DATA] = cli_data,
-    [CONF_INSPECT] = cli_inspect,   [CONF_CHECK] = cli_check,   [CONF_BENCH] = cli_bench,
+    [CONF_TRAIN] = cli_train,       [CONF_SFT] = cli_train,   [CONF_GENERATE] = cli_generate,
+    [CONF_EVAL] = cli_eval,         [CONF_SCORE] = cli_score, [CONF_LOGPROBS] = cli_logprobs,
+    [CONF_TOKENIZE] = cli_tokenize, [CONF_INIT] = cli_init,   [CONF_DATA] = cli_data,
+    [CONF_INSPECT] = cli_inspect,   [CONF_CHECK] = cli_check, [CONF_BENCH] = cli_bench,
 };
 
 static void put_help(struct buf *out)

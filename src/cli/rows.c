@@ -1,5 +1,5 @@
-/* JSON lines from a file or from stdin, one at a time. Reading waits only when no whole line is here,
- * so a program may drive a command through two pipes.
+/* JSON lines from a file or from stdin, one at a time. Reading waits only when no whole line is
+ * here, so a program may drive a command through two pipes.
  */
 #include "cli/cli.h"
 
@@ -103,7 +103,7 @@ int cli_rows_refuse(const struct cli_rows *r, struct err *e, const char *fmt, ..
     return rc;
 }
 
-/* The end of the line that starts at r->at, reading on as needed: its newline, or the end of all. */
+/* The end of the line that starts at r->at, reading on as needed: its newline, or that of all. */
 static int find_end(struct cli_rows *r, size_t *end, struct err *e)
 {
     for (size_t seen = r->at;;) {
@@ -140,8 +140,9 @@ static int parse_row(struct cli_rows *r, const char *line, size_t n, struct err 
                        r->name, r->line);
     struct buf shown = {0};
     buf_terminal(&shown, problem.text, strnlen(problem.text, PARSER_TEXT), false);
-    int rc = err_set(e, ERR_FORMAT, "%s:%" PRIu64 ": byte %d: not JSON (%s): mend or remove the line",
-                     r->name, r->line, problem.position, buf_str(&shown));
+    int rc =
+        err_set(e, ERR_FORMAT, "%s:%" PRIu64 ": byte %d: not JSON (%s): mend or remove the line",
+                r->name, r->line, problem.position, buf_str(&shown));
     buf_release(&shown);
     return rc;
 }

@@ -42,7 +42,8 @@ static int find_text(const struct cli_rows *rows, const char *own, const char *c
         return 0;
     }
     if (!json_is_number(v) || !number)
-        return cli_rows_refuse(rows, e, "%s: expected a string%s", name, number ? " or a number" : "");
+        return cli_rows_refuse(rows, e, "%s: expected a string%s", name,
+                               number ? " or a number" : "");
     buf_clear(number);
     cli_put_json(number, v);
     *text = number->data;
@@ -50,7 +51,8 @@ static int find_text(const struct cli_rows *rows, const char *own, const char *c
     return 0;
 }
 
-static int judge(struct job *j, const struct cli_rows *rows, struct reward_result *result, struct err *e)
+static int judge(struct job *j, const struct cli_rows *rows, struct reward_result *result,
+                 struct err *e)
 {
     static const char *const completions[] = {"completion", NULL};
     static const char *const answers[] = {"answer", "solution", "ground_truth", NULL};
@@ -58,7 +60,8 @@ static int judge(struct job *j, const struct cli_rows *rows, struct reward_resul
     struct reward_item item = {.index = (uint32_t)(rows->line - 1)};
     const char *answer;
     size_t n;
-    TRY(find_text(rows, j->conf->completion_field, completions, NULL, &item.text, &item.text_len, e));
+    TRY(find_text(rows, j->conf->completion_field, completions, NULL, &item.text, &item.text_len,
+                  e));
     TRY(find_text(rows, j->conf->answer_field, answers, &j->number, &answer, &n, e));
     item.gold = data_gold(answer, n, j->conf->gold_rule, &item.gold_len);
     if (!item.gold || item.gold_len == 0)

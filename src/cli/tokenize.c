@@ -1,5 +1,6 @@
-/* loco tokenize: text to token ids and back, as the model sees it. A plain text is taken byte for byte,
- * a newline at its end included, and becomes one line of ids; the way back writes the bytes alone.
+/* loco tokenize: text to token ids and back, as the model sees it. A plain text is taken byte for
+ * byte, a newline at its end included, and becomes one line of ids; the way back writes the bytes
+ * alone.
  */
 #include "cli/cli.h"
 
@@ -26,7 +27,8 @@ static void warn_of_gaps(const struct job *j, const char *name)
     size_t n;
     for (size_t i = 0; i < j->ids.n; i++)
         if (!text_token_bytes(j->text, j->ids.id[i], &n)) {
-            log_warn("%s: id %d has no token and was left out, as others may be", name, j->ids.id[i]);
+            log_warn("%s: id %d has no token and was left out, as others may be", name,
+                     j->ids.id[i]);
             return;
         }
 }
@@ -47,7 +49,8 @@ static int decode_row(struct job *j, const struct cli_rows *rows, struct err *e)
 {
     struct buf text = {0};
     const json_t *list = json_object_get(rows->row, "ids");
-    int rc = cli_get_ids(rows, list, INT32_MAX, "an id is never negative", &j->ids.id, &j->ids.n, e);
+    int rc =
+        cli_get_ids(rows, list, INT32_MAX, "an id is never negative", &j->ids.id, &j->ids.n, e);
     if (rc < 0)
         return rc;
     j->ids.cap = j->ids.n;
@@ -86,8 +89,10 @@ static int read_ids(struct job *j, const char *name, char *s, struct err *e)
         if (!str_to_int(s, &id) || id < 0 || id > INT32_MAX) {
             struct buf shown = {0};
             buf_terminal(&shown, s, strnlen(s, 40), false);
-            int rc = err_set(e, ERR_DATA, "%s: '%s' is no token id; expected numbers from 0 on, such as "
-                             "'12 7'", name, buf_str(&shown));
+            int rc = err_set(e, ERR_DATA,
+                             "%s: '%s' is no token id; expected numbers from 0 on, such as "
+                             "'12 7'",
+                             name, buf_str(&shown));
             buf_release(&shown);
             return rc;
         }

@@ -1,5 +1,6 @@
-/* loco train and loco sft: a run with stdout as its terminal, and a way to stop it. The first Ctrl-C
- * (or SIGTERM, or stdout closing) lets the step end, saves and leaves; a second one leaves at once.
+/* loco train and loco sft: a run with stdout as its terminal, and a way to stop it. The first
+ * Ctrl-C (or SIGTERM, or stdout closing) lets the step end, saves and leaves; a second one leaves
+ * at once.
  */
 #include "cli/cli.h"
 
@@ -48,8 +49,11 @@ static void print(void *ctx, const char *text, size_t n)
 int cli_train(const struct conf *conf, struct err *e)
 {
     bool is_closed = false;
-    struct coord_sink sink = {.print = print, .ctx = &is_closed, .live = cli_is_terminal(),
-                              .columns = cli_columns(), .stop = &stop_asked};
+    struct coord_sink sink = {.print = print,
+                              .ctx = &is_closed,
+                              .live = cli_is_terminal(),
+                              .columns = cli_columns(),
+                              .stop = &stop_asked};
     catch_signals();
     return conf->command == CONF_SFT ? coord_sft(conf, &sink, e) : coord_train(conf, &sink, e);
 }

@@ -4,6 +4,7 @@
 #include "coord/coord.h"
 
 #include "coord/coord_int.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
@@ -156,6 +157,16 @@ static void count_greedy(struct tally *t, const struct group *g)
     t->out->greedy_accuracy += is_correct(&g->sample[0]);
 }
 
+/* Rows that cannot be used do not count, which a person must know. */
+static void warn_of_drops(const struct tally *t)
+{
+    struct buf report = {0};
+    data_report(t->data, &report);
+    if (data_count(t->data) < data_rows(t->data))
+        log_warn("%s: %s", t->how->data_path, buf_str(&report));
+    buf_release(&report);
+}
+
 static int open_tally(struct tally *t, struct err *e)
 {
     int rc = 0;
@@ -168,6 +179,7 @@ static int open_tally(struct tally *t, struct err *e)
                                    .ctx = t->c};
     TRY(coord_rewards(conf, &t->rewards, t->weight, e));
     TRY(data_open(&t->data, t->how->data_path, &options, e));
+    warn_of_drops(t);
     for (int d = 0; d < t->c->n_devices; d++)
         t->roll[d] = coord_roll(t->c, d);
 fail:

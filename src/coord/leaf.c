@@ -99,7 +99,8 @@ static int pass_leaves(struct run *r, enum pass pass, struct err *e)
     struct rest rest[COORD_DEVICES_MAX];
     bool busy[COORD_DEVICES_MAX];
     for (int d = 0; d < n; d++) {
-        train_leaves(r->leaves, d, n, &rest[d].leaf, &rest[d].hi);
+        rest[d] =
+            (struct rest){train_first_leaf(r->leaves, d, n), train_first_leaf(r->leaves, d + 1, n)};
         TRY(start_leaf(r, pass, d, rest[d].leaf++, e));
     }
     for (bool any = true; any && rc == 0;) {

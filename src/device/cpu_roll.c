@@ -9,7 +9,7 @@ int cpu_prefill(struct cpu *d, struct device_prefill *p, struct err *e)
 {
     (void)e;
     int len = p->prompt.n - 1, i = 0;
-    while (d->handle[i].used)
+    while (i < d->device.conf.slots && d->handle[i].used)
         i++;
     ASSERT(i < d->device.conf.slots && p->prompt.n >= 1 && len < d->model.positions);
     struct handle *h = &d->handle[i];

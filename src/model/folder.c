@@ -1,5 +1,6 @@
 /* A model's weights from and to a Hugging Face folder. The set of tensors must be exactly the
- * family's; a head that is stored although it is tied must equal the embedding, and is written back.
+ * family's; a head that is stored although it is tied must equal the embedding, and is written
+ * back.
  */
 #include "model/model.h"
 
@@ -36,7 +37,8 @@ static bool is_buffer(const char *name)
     return str_ends(name, ".self_attn.rotary_emb.inv_freq");
 }
 
-static int check_extras(const struct model_params *p, const struct tensor_set *set, struct err *e)
+static int check_extras(const struct model_params *p, const struct tensor_set *set, const char *dir,
+                        struct err *e)
 {
     bool tied = p->head.offset == p->embed;
     if (tensor_count(set) == (size_t)p->n)
@@ -46,8 +48,7 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
         if (is_known(p, name) || is_buffer(name) || (tied && strcmp(name, TIED_HEAD) == 0))
             continue;
         return err_set(e, ERR_UNSUPPORTED,
-                       "tensor '%s' does not belong to this model; LoCo would "
-                       "ignore it",
+                       "%s: tensor '%s' does not belong to this model; LoCo would ignore it", dir,
                        name);
     }
     return 0;
@@ -55,7 +56,7 @@ static int check_extras(const struct model_params *p, const struct tensor_set *s
 
 /* A tied head that is stored all the same must be the embedding, else one of the two is lost. */
 static int check_tied_head(const struct model_params *p, const struct tensor_set *set,
-                           struct err *e)
+                           const char *dir, struct err *e)
 {
     const struct tensor *head = tensor_find(set, TIED_HEAD), *embed;
     int rc = 0;
@@ -66,9 +67,9 @@ static int check_tied_head(const struct model_params *p, const struct tensor_set
     TRY(get_param(set, &p->param[0], &embed, e));
     if (head->dtype != embed->dtype || memcmp(head->data, embed->data, embed->n_bytes) != 0)
         rc = err_set(e, ERR_FORMAT,
-                     "tensor '%s' differs from the embedding, but "
-                     "tie_word_embeddings is true; set it to false",
-                     TIED_HEAD);
+                     "%s: tensor '%s' differs from the embedding, but tie_word_embeddings is true; "
+                     "set it to false",
+                     dir, TIED_HEAD);
 fail:
     return rc;
 }
@@ -104,12 +105,12 @@ int model_load(const struct model_params *p, const char *dir, const struct model
         TRY(tensor_finite(set, t, e));
         TRY(load_param(t, p->param[i].offset, sink, buffer, e));
     }
-    TRY(check_extras(p, set, e));
-    TRY(check_tied_head(p, set, e));
+    TRY(check_extras(p, set, dir, e));
+    TRY(check_tied_head(p, set, dir, e));
 fail:
     tensor_close(set);
     mem_free(buffer);
-    return rc < 0 ? err_in(e, rc, "%s", dir) : 0;
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -246,7 +247,6 @@ int model_save(const struct model_params *p, const char *like, const char *dir,
         if (rc < 0)
             goto fail;
     }
-    return 0;
 fail:
-    return err_in(e, rc, "%s", dir);
+    return rc;
 }

@@ -13,7 +13,6 @@ struct active {
     int next_sample; // not yet forked
     int unfinished;  // forked or to be forked
     int blocks;      // charged for the prompt
-    bool used;
 };
 
 struct running {
@@ -73,12 +72,13 @@ void roll_free(struct roll *r)
         return;
     struct err ignored = {0};
     struct device *d = r->conf.device;
+    if (r->phase != IDLE)
+        roll_finish(r, &ignored);
     for (int i = 0; i < d->conf.slots; i++)
         if (r->slot[i].busy)
             device_cancel(d, &(struct device_fork){.slot = i}, &ignored);
     for (int i = 0; i < r->n_requests; i++)
-        if (r->request[i].used && r->request[i].handle >= 0 &&
-            r->request[i].next_sample < r->request[i].q.sample_hi)
+        if (r->request[i].handle >= 0 && r->request[i].next_sample < r->request[i].q.sample_hi)
             device_release(d, &(struct device_prefill){.handle = r->request[i].handle}, &ignored);
     mem_free(r->slot);
     mem_free(r->decode.out);
@@ -105,8 +105,7 @@ void roll_submit(struct roll *r, const struct roll_request *q)
     r->request[r->n_requests++] = (struct active){.q = *q,
                                                   .handle = -1,
                                                   .next_sample = q->sample_lo,
-                                                  .unfinished = q->sample_hi - q->sample_lo,
-                                                  .used = true};
+                                                  .unfinished = q->sample_hi - q->sample_lo};
 }
 
 int roll_pending(const struct roll *r)

@@ -6,7 +6,8 @@
 struct train_limits train_limits(int row_budget, int prompt_max, int completion_max)
 {
     int rows = MAX(row_budget, prompt_max - 1 + completion_max);
-    return (struct train_limits){.rows = rows, .segments = MIN(rows, 256 + rows / 16)};
+    // A prompt of one token counts as a segment without rows.
+    return (struct train_limits){.rows = rows, .segments = MIN(rows + 1, 256 + rows / 16)};
 }
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,

@@ -32,12 +32,14 @@ def main(loco, folder):
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     theirs = [tokenizer(text)["input_ids"] for text in TEXTS]
-    ours = [r["ids"] for r in loco_rows(loco, "tokenize", folder, [{"text": t} for t in TEXTS], "--jsonl")]
+    rows = loco_rows(loco, "tokenize", folder, [{"text": text} for text in TEXTS], "--jsonl")
+    ours = [row["ids"] for row in rows]
     assert ours == theirs, (ours, theirs)
 
     model, report = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.bfloat16, attn_implementation="eager", output_loading_info=True)
-    assert not any(report[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    keys = ("missing_keys", "unexpected_keys", "mismatched_keys")
+    assert not any(report[key] for key in keys), report
     assert model.dtype == torch.bfloat16
     model = model.float().eval()
 

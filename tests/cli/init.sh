@@ -1,0 +1,72 @@
+#!/bin/sh
+# loco init and loco data: what they write is fixed by the seed, whole, and never over something.
+# usage: init.sh PATH-OF-LOCO, from the repository root
+loco=$1
+. tests/shell.sh
+cd "$scratch" || exit 1
+loco=$(cd "$OLDPWD" && realpath "$loco")
+small="--hidden_size 32 --num_hidden_layers 1 --num_attention_heads 2"
+
+for arch in llama qwen2 qwen3; do
+    works "a fresh $arch" "$loco" init --out $arch --arch $arch $small
+    works "its weights are sound" "$loco" inspect $arch
+    says "every one" "weights all there, shaped as config.json says, every value finite"
+done
+works "the same again, elsewhere" "$loco" init --out a/b/again/ --arch qwen3 $small
+cmp -s qwen3/model.safetensors a/b/again/model.safetensors
+verdict $? "gives the same bytes"
+works "with another seed" "$loco" init --out other --arch qwen3 $small --seed 7
+! cmp -s qwen3/model.safetensors other/model.safetensors
+verdict $? "gives other weights"
+[ "$(cksum <qwen3/model.safetensors)" = "1052021312 50928" ]
+verdict $? "the weights are those of every machine"
+[ "$(cat qwen3/generation_config.json)" = '{
+  "bos_token_id": null,
+  "eos_token_id": 258,
+  "pad_token_id": 256
+}' ]
+verdict $? "completions end at <|im_end|>"
+
+works "another model's tokenizer" "$loco" init --out copy --tokenizer llama $small
+cmp -s copy/tokenizer.json llama/tokenizer.json
+verdict $? "is copied"
+refuses "a folder that is not empty" 2 \
+    "loco init: error: out: copy exists and is not empty; remove it or give another folder" \
+    "$loco" init --out copy
+refuses "a file" 2 "loco init: error: out: copy/config.json is a file; give another name" \
+    "$loco" init --out copy/config.json
+refuses "a tokenizer that is not there" 3 \
+    "loco init: error: tokenizer: nowhere: cannot open: No such file or directory" \
+    "$loco" init --out new --tokenizer nowhere
+refuses "heads that do not divide the width" 2 \
+    "loco init: error: head_dim: hidden_size (256) is no multiple of num_attention_heads (3), so \
+it must be given" \
+    "$loco" init --out new --num_attention_heads 3
+refuses "a full disk" 3 \
+    "loco init: error: new.tmp/model.safetensors: cannot write: No space left on device" \
+    env LOCO_FAULT=enospc:init:1 "$loco" init --out new
+[ ! -e new ] && [ ! -e new.tmp ]
+verdict $? "nothing is left of what failed"
+env LOCO_FAULT=init:1 "$loco" init --out new $small 2>/dev/null
+[ ! -e new ]
+verdict $? "killed half-way, the name shows nothing"
+works "and the next call works" "$loco" init --out new $small
+[ ! -e new.tmp ]
+verdict $? "and takes the remains away"
+mkdir empty
+works "an empty folder is fine" "$loco" init --out empty $small
+
+works "a task" "$loco" data sums --out d
+says "it says how much" "d: train.jsonl 65 rows, test.jsonl 16 rows, sft.jsonl 65 rows"
+[ "$(sort d/train.jsonl d/test.jsonl | uniq -d | wc -l)" -eq 0 ]
+verdict $? "no test prompt is trained on"
+works "the same task" "$loco" data sums --out d2
+cmp -s d/train.jsonl d2/train.jsonl && cmp -s d/sft.jsonl d2/sft.jsonl
+verdict $? "is the same files"
+refuses "files that are there" 2 \
+    "loco data: error: out: d/train.jsonl exists already; remove it or give another folder" \
+    "$loco" data sums --out d
+refuses "a file for a folder" 3 \
+    "loco data: error: d/train.jsonl: cannot make this folder: File exists" \
+    "$loco" data sums --out d/train.jsonl
+finish

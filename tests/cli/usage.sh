@@ -1,0 +1,55 @@
+#!/bin/sh
+# Help, and what a wrong command line gets. usage: usage.sh PATH-OF-LOCO, from the repository root
+loco=$1
+. tests/shell.sh
+
+works "loco --help" "$loco" --help
+says "it lists the commands" "logprobs   log-probabilities of given tokens or text"
+says "it lists the exit statuses" "  130  stopped by a signal after saving"
+works "loco alone is help" "$loco"
+works "loco --version" "$loco" --version
+says "it is a version" "loco 0."
+for command in train sft generate eval score logprobs tokenize init data inspect check bench; do
+    works "loco help $command" "$loco" help $command
+    cp "$scratch/out" "$scratch/help"
+    works "loco $command --help" "$loco" $command --help
+    cmp -s "$scratch/out" "$scratch/help"
+    verdict $? "both are the same"
+done
+
+refuses "an unknown command" 2 \
+    "loco: error: loco has no command 'trian'; the nearest is 'train', all are in loco --help" \
+    "$loco" trian
+refuses "help on an unknown command" 2 \
+    "loco: error: loco has no command 'evil'; the nearest is 'eval', all are in loco --help" \
+    "$loco" help evil
+refuses "an unknown option" 2 \
+    "loco eval: error: command line: loco eval has no option 'moedl'; the nearest is 'model'" \
+    "$loco" eval --moedl x
+refuses "an option of another command" 2 \
+    "loco eval: error: command line: 'beta' is an option of loco train, not of loco eval" \
+    "$loco" eval beta=1
+refuses "a required option left out" 2 \
+    "loco init: error: loco init needs --out: folder to write" "$loco" init
+refuses "a value of the wrong kind" 2 \
+    "loco init: error: command line: seed: expected an integer of at least 0, got '1e3'" \
+    "$loco" init --out "$scratch/m" --seed 1e3
+refuses "a terminal's control characters in a value" 2 \
+    "loco init: error: command line: seed: expected an integer of at least 0, got '\\x1b[2J'" \
+    "$loco" init --out "$scratch/m" --seed "$(printf '\033[2J')"
+refuses "a fault that is none" 2 \
+    "loco check: error: LOCO_FAULT: fault 'x': expected POINT:N or enospc:POINT:N with N at least \
+1, as in save:3" \
+    env LOCO_FAULT=x "$loco" check
+works "configurations in YAML" sh -c "printf 'task: sums\nout: $scratch/d\n' >$scratch/c.yaml &&
+    $loco data --config $scratch/c.yaml"
+[ -s "$scratch/d/train.jsonl" ]
+verdict $? "its options are in force"
+refuses "a full disk behind stdout" 3 \
+    "loco inspect: error: standard output: cannot write: No space left on device" \
+    sh -c "$loco inspect $scratch/d/train.jsonl >/dev/full"
+sh -c "$loco --help; echo \$? >$scratch/status" | true
+verdict $? "a reader that leaves early"
+[ "$(cat "$scratch/status")" -ne 1 ]
+verdict $? "is no failure of loco's"
+finish
