@@ -137,16 +137,15 @@ int coord_update(struct run *r, uint64_t denominator, struct err *e)
 {
     const struct conf *c = r->conf;
     double t = (double)r->step + 1;
-    r->update = (struct train_update){
-        .denominator = (double)denominator,
-        .max_grad_norm = c->max_grad_norm,
-        .adamw = {.lr = (float)(c->learning_rate *
-                                train_schedule_factor(&r->schedule, (uint64_t)r->step)),
-                  .beta1 = (float)c->adam_beta1,
-                  .beta2 = (float)c->adam_beta2,
-                  .eps = (float)c->adam_epsilon,
-                  .decay = (float)c->weight_decay,
-                  .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
-                  .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
+    r->learning_rate = c->learning_rate * train_schedule_factor(&r->schedule, (uint64_t)r->step);
+    r->update = (struct train_update){.denominator = (double)denominator,
+                                      .max_grad_norm = c->max_grad_norm,
+                                      .adamw = {.lr = (float)r->learning_rate,
+                                                .beta1 = (float)c->adam_beta1,
+                                                .beta2 = (float)c->adam_beta2,
+                                                .eps = (float)c->adam_epsilon,
+                                                .decay = (float)c->weight_decay,
+                                                .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
+                                                .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
     return train_apply(r->tree, r->coord.n_devices, &r->update, e);
 }
