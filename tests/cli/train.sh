@@ -55,7 +55,8 @@ cp out said
 is "a line for step 0, the first due one, and every third" \
     "$(sed -n 's|^step \([0-9]*\)/8 .*|\1|p' said)" "0 3 6 8"
 is "a prompt with its completions at each of them" "$(grep -c '^  prompt: What is' said)" 2
-grep -q '^done: run/checkpoint-8$' said && grep -q '^best evaluation: reward [0-9.]* after step' said
+grep -q '^done: run/checkpoint-8$' said &&
+    grep -q '^best evaluation: reward [0-9.]* after step' said
 verdict $? "where the result is, and the best evaluation"
 
 # ---- what is counted ----

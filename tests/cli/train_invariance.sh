@@ -7,10 +7,10 @@ loco=$1
 
 train="train --model m --data d/train.jsonl --max_steps 3 --prompts_per_step 8
     --num_generations 4 --learning_rate 1e-2 --max_prompt_length 16 --max_completion_length 6
-    --reward exact,random --beta 0.05 --eval_data d/test.jsonl --eval_steps 2
+    --microbatch_tokens 64 --reward exact,random --beta 0.05 --eval_data d/test.jsonl --eval_steps 2
     --mask_truncated_completions true --save_steps none"
 sft="sft --model m --data d/sft.jsonl --max_steps 3 --prompts_per_step 8 --learning_rate 1e-2
-    --max_prompt_length 16 --max_completion_length 6 --save_steps none"
+    --max_prompt_length 16 --max_completion_length 6 --microbatch_tokens 64 --save_steps none"
 
 # same WHAT LIKE COMMAND...: run COMMAND and compare with the run in the folder LIKE.
 same() {
@@ -44,7 +44,8 @@ same_but_cut() {
 works "one device, one thread" "$loco" $train --threads 1 --output_dir run
 same "two threads" run "$loco" $train --threads 2
 same "micro-batches of one sample" run "$loco" $train --microbatch_tokens 1
-same "micro-batches of some samples" run "$loco" $train --microbatch_tokens 100
+same "micro-batches of some groups" run "$loco" $train --microbatch_tokens 100
+same "one micro-batch" run "$loco" $train --microbatch_tokens 4096
 same "three slots" run "$loco" $train --decode_slots 3
 same "little memory for keys and values" run "$loco" $train --kv_memory 1MiB
 same "portable kernels" run env LOCO_KERN=portable "$loco" $train
