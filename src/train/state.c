@@ -89,13 +89,15 @@ int train_state_save(struct device *const *device, int n, const char *dir, struc
 
 /* ---- reading ---- */
 
-static int read_offset(const struct tensor_set *set, const char *key, size_t *out, struct err *e)
+static int read_offset(const struct tensor_set *set, const char *path, const char *key, size_t *out,
+                       struct err *e)
 {
     const char *text = tensor_metadata(set, key);
     int64_t value;
     if (!text || !str_to_int(text, &value) || value < 0)
         return err_set(e, ERR_FORMAT,
-                       "__metadata__ has no offset '%s'; expected a file that LoCo wrote", key);
+                       "%s: __metadata__ has no offset '%s'; expected a file that LoCo wrote", path,
+                       key);
     *out = (size_t)value;
     return 0;
 }
@@ -125,15 +127,13 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
     size_t lo = 0, hi = 0, count = 0;
     struct tensor_set *set = NULL;
     TRY(tensor_open(&set, path, e));
-    TRY(read_offset(set, "lo", &lo, e));
-    TRY(read_offset(set, "hi", &hi, e));
-    TRY(read_offset(set, "count", &count, e));
-    if (lo != *at || hi < lo || count != device[0]->n_elements || hi > count) {
-        rc = err_set(e, ERR_STATE,
-                     "holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu", lo, hi,
-                     count, *at, device[0]->n_elements);
-        goto fail;
-    }
+    TRY(read_offset(set, path, "lo", &lo, e));
+    TRY(read_offset(set, path, "hi", &hi, e));
+    TRY(read_offset(set, path, "count", &count, e));
+    if (lo != *at || hi < lo || count != device[0]->n_elements || hi > count)
+        TRY(err_set(e, ERR_STATE,
+                    "%s: holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu", path,
+                    lo, hi, count, *at, device[0]->n_elements));
     for (int s = 0; s < STATES; s++) {
         const struct tensor *t;
         TRY(tensor_get(set, STATE_NAME[s], TENSOR_ONLY(TENSOR_F32), 1, (uint64_t[]){hi - lo}, &t,
@@ -144,7 +144,7 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
     *at = hi;
 fail:
     tensor_close(set);
-    return rc < 0 ? err_in(e, rc, "%s", path) : 0;
+    return rc;
 }
 
 int train_state_load(struct device *const *device, int n, const char *dir, struct err *e)
