@@ -125,7 +125,7 @@
     K(TEXT, answer_field, "auto", "auto", 0, 0, TRAIN | EVAL | SCORE, SAME,                        \
       "column of the right answer; auto: answer, solution or ground_truth")                        \
     K(TEXT, completion_field, "auto", "auto", 0, 0, SFT | SCORE, SAME,                             \
-      "column of the completion; auto: completion (sft: or else answer or solution)")                            \
+      "column of the completion; auto: completion (sft: else answer, solution)")                   \
     K(CHOICE, gold_rule, "auto", NULL, 0, 0, TRAIN | EVAL | SCORE, SAME,                           \
       "where the answer stands in its column: after the last #### (hashes), in the last box "      \
       "(boxed), "                                                                                  \
