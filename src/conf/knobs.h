@@ -125,7 +125,7 @@
     K(TEXT, answer_field, "auto", "auto", 0, 0, TRAIN | EVAL | SCORE, SAME,                        \
       "column of the right answer; auto: answer, solution or ground_truth")                        \
     K(TEXT, completion_field, "auto", "auto", 0, 0, SFT | SCORE, SAME,                             \
-      "column of the completion; auto: completion (sft: or else answer or solution)")                            \
+      "column of the completion; auto: completion (sft: else answer, solution)")                   \
     K(CHOICE, gold_rule, "auto", NULL, 0, 0, TRAIN | EVAL | SCORE, SAME,                           \
       "where the answer stands in its column: after the last #### (hashes), in the last box "      \
       "(boxed), "                                                                                  \
@@ -298,6 +298,9 @@
       "Absence is one word, `none`, and a number is always a number.")                             \
     N("`warmup_steps` below 1 as a share",                                                         \
       "`warmup_ratio` says it by name; both at once are refused.")                                 \
+    N("an epoch's last, smaller batch is dropped",                                                 \
+      "A step may straddle epochs, so no row is left out; `num_train_epochs` is rounded up to "    \
+      "whole steps.")                                                                              \
     N("`logging_steps` 10", "1: a line costs nothing here, and it only concerns the terminal.")    \
     N("`save_total_limit` null (keeps all)",                                                       \
       "2: with float masters and moments a checkpoint is seven times the model.")                  \
