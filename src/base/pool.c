@@ -22,13 +22,17 @@
 #define MXCSR_FLUSH 0x8040u // flush to zero, denormals are zero
 #endif
 
-#define SPINS      4000 // some ten microseconds
-#define CACHE_LINE 64
+#define SPINS       4000 // up to a tenth of a millisecond, by the CPU's pause
+#define SPINS_LEAST 64
+#define CACHE_LINE  64
 
+/* Watching pays where the awaited thread runs: a gate that was often opened while it was watched is
+   watched for longer, one that was not is soon slept on. */
 struct gate {
     atomic_uint passed; // how often it was opened
     atomic_uint sleepers;
-    char apart[CACHE_LINE - 2 * sizeof(atomic_uint)]; // from what others write
+    atomic_int patience;                              // spins worth their time, as far as is known
+    char apart[CACHE_LINE - 3 * sizeof(atomic_uint)]; // from what others write
 };
 
 struct worker {
@@ -101,29 +105,58 @@ static void gate_open(struct gate *g)
         syscall(SYS_futex, &g->passed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Returns when the gate was opened since `seen` was read from it. */
-static void gate_await(struct gate *g, unsigned seen, int spins)
+/* Spins until the gate is opened, `limit` times at most; returns how many were needed, or -1. */
+static int gate_watch(struct gate *g, unsigned seen, int limit)
 {
-    for (int i = 0; i < spins; i++) {
+    for (int i = 0; i < limit; i++) {
         if (gate_passed(g) != seen)
-            return;
+            return i;
 #if defined(__x86_64__)
         _mm_pause();
 #endif
     }
+    return -1;
+}
+
+/* Watching with what patience the gate has. One wait in 16 is watched to the end, so that patience
+   can grow again. What threads learn at once may get lost: it is no more than a guess. */
+static bool gate_opens_soon(struct gate *g, unsigned seen)
+{
+    int patience = atomic_load_explicit(&g->patience, memory_order_relaxed);
+    bool is_probe = seen % 16 == 0;
+    int spins = gate_watch(g, seen, is_probe ? SPINS : patience);
+    int aim = spins < 0 ? SPINS_LEAST : MIN(SPINS, SPINS_LEAST + 4 * spins);
+    if (spins >= 0 || is_probe)
+        patience += (aim - patience) / 4;
+    else
+        patience -= patience / 16;
+    atomic_store_explicit(&g->patience, MAX(patience, SPINS_LEAST), memory_order_relaxed);
+    return spins >= 0;
+}
+
+static bool may_watch(void)
+{
+    static atomic_int cpus;
+    int n = atomic_load(&cpus);
+    if (n == 0)
+        atomic_store(&cpus, n = pool_cpus());
+    return atomic_load(&threads_in_pools) <= n;
+}
+
+/* Returns when the gate was opened since `seen` was read from it. */
+static void gate_sleep(struct gate *g, unsigned seen)
+{
     atomic_fetch_add(&g->sleepers, 1);
     while (gate_passed(g) == seen)
         syscall(SYS_futex, &g->passed, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub(&g->sleepers, 1);
 }
 
-static int spins_now(void)
+/* The same, watching it first where that may pay. */
+static void gate_await(struct gate *g, unsigned seen)
 {
-    static atomic_int cpus;
-    int n = atomic_load(&cpus);
-    if (n == 0)
-        atomic_store(&cpus, n = pool_cpus());
-    return atomic_load(&threads_in_pools) <= n ? SPINS : 0;
+    if (!may_watch() || !gate_opens_soon(g, seen))
+        gate_sleep(g, seen);
 }
 
 static void *run_worker(void *arg)
@@ -133,7 +166,7 @@ static void *run_worker(void *arg)
     pool_flush_denormals();
     working_for = p;
     for (unsigned seen = 0;; seen++) {
-        gate_await(&p->work, seen, spins_now());
+        gate_await(&p->work, seen);
         if (atomic_load(&p->stop))
             return NULL;
         p->fn(p->ctx, w->ith, p->n);
@@ -147,7 +180,7 @@ static void *run_driver(void *arg)
     struct pool *p = arg;
     pool_flush_denormals();
     for (unsigned seen = 0;; seen++) {
-        gate_await(&p->driver_go, seen, 0);
+        gate_sleep(&p->driver_go, seen);
         if (atomic_load(&p->stop))
             return NULL;
         p->driver(p->driver_ctx);
@@ -225,7 +258,7 @@ void pool_run(struct pool *p, pool_fn fn, void *ctx)
     atomic_store(&p->unfinished, p->n - 1);
     gate_open(&p->work);
     run_share_0(p, fn, ctx);
-    gate_await(&p->done, seen, spins_now());
+    gate_await(&p->done, seen);
 }
 
 void pool_start(struct pool *p, void (*driver)(void *ctx), void *ctx)
@@ -245,7 +278,7 @@ void pool_start(struct pool *p, void (*driver)(void *ctx), void *ctx)
 void pool_wait(struct pool *p)
 {
     if (p->driver_busy)
-        gate_await(&p->driver_ended, p->driver_before, 0);
+        gate_sleep(&p->driver_ended, p->driver_before);
     p->driver_busy = false;
 }
 
@@ -257,7 +290,7 @@ void pool_barrier(struct pool *p)
         atomic_store(&p->arrived, 0);
         gate_open(&p->meet);
     } else {
-        gate_await(&p->meet, seen, spins_now());
+        gate_await(&p->meet, seen);
     }
 }
 

@@ -8,12 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-static void round_dout(void *ctx, int ith, int nth)
+static void round_dout(const struct back *k)
 {
-    const struct back *k = ctx;
     size_t q = (size_t)model_q_width(&k->pass.m->conf);
     int lo, hi;
-    model_my_rows(k->pass.lo, k->b->rows.N, ith, nth, &lo, &hi);
+    model_my_rows(&k->pass, &lo, &hi);
     k->pass.m->kern->to_bf16(k->g->dout + (size_t)lo * q, k->g->wide + (size_t)lo * q,
                              (size_t)(hi - lo) * q);
 }
@@ -29,19 +28,20 @@ static float *dkv_row(const struct back *k, int row)
     return k->g->dprompt + at * 2 * (size_t)model_kv_width(c);
 }
 
-/* Zeroes what attend_back continues: the K and V gradients of samples, and of prompts at the first
-   part of their group. */
-static void clear_dkv(void *ctx, int ith, int nth)
+/* Zeroes one KV head's K and V gradients of a segment's rows, which attend_back continues. */
+static void clear_dkv(const struct back *k, int segment, int g)
 {
-    const struct back *k = ctx;
-    size_t bytes = 2 * (size_t)model_kv_width(&k->pass.m->conf) * sizeof(float);
-    int lo, hi;
-    model_my_rows(k->b->is_first ? 0 : k->b->prompt_rows, k->b->rows.N, ith, nth, &lo, &hi);
-    for (int i = lo; i < hi; i++)
-        memset(dkv_row(k, i), 0, bytes);
+    const struct model_config *c = &k->pass.m->conf;
+    const struct model_segment *s = &k->b->rows.segment[segment];
+    size_t bytes = (size_t)c->E * sizeof(float);
+    for (int row = s->row; row < s->row + s->n; row++) {
+        float *dk = dkv_row(k, row) + g * c->E;
+        memset(dk, 0, bytes);
+        memset(dk + model_kv_width(c), 0, bytes);
+    }
 }
 
-static void attend_back(const struct back *k, int segment, int g, int ith)
+static void attend_back(const struct back *k, int segment, int g)
 {
     const struct model *m = k->pass.m;
     const struct model_config *c = &m->conf;
@@ -67,7 +67,7 @@ static void attend_back(const struct back *k, int segment, int g, int ith)
         .E = c->E,
         .pos = s->pos,
         .split = is_prompt ? 0 : s->pos,
-        .kv = model_table(m, k->pass.kv, ith, s, layer, g),
+        .kv = model_table(m, k->pass.kv, k->pass.ith, s, layer, g),
         .scale = 1.0f / sqrtf((float)c->E),
         .max = a->max + soft,
         .inv_sum = a->inv_sum + soft,
@@ -79,7 +79,7 @@ static void attend_back(const struct back *k, int segment, int g, int ith)
         .dk_hi = own,
         .dv_hi = own + kv,
         .ld_hi = is_prompt ? ld_prompt : ld,
-        .scratch = m->scratch[ith]});
+        .scratch = m->scratch[k->pass.ith]});
 }
 
 /* The order's segments [first, limit) that share one prompt, and the work they stand for. */
@@ -97,11 +97,25 @@ static int next_group(const struct back *k, int first, int64_t *cost)
     return limit;
 }
 
-/* Jobs are (group, KV head): a prompt's K and V gradients are summed over its samples in order. */
-static void attention_share(void *ctx, int ith, int nth)
+/* One KV head of the order's segments [first, limit): a prompt's K and V gradients are summed over its
+   samples, from the first part of its group on. */
+static void group_back(const struct back *k, int first, int limit, int g)
 {
-    const struct back *k = ctx;
-    int G = k->pass.m->conf.G;
+    int prompt = k->b->prompt_of[k->b->order[first]];
+    if (prompt >= 0 && k->b->is_first)
+        clear_dkv(k, prompt, g);
+    for (int i = first; i < limit; i++) {
+        if (k->b->order[i] != prompt)
+            clear_dkv(k, k->b->order[i], g);
+        attend_back(k, k->b->order[i], g);
+    }
+}
+
+/* This thread's jobs, which are (group, KV head), by the work they stand for. */
+static void attention(const struct back *k)
+{
+    const struct pass *p = &k->pass;
+    int G = p->m->conf.G;
     int64_t total = 0, done = 0, cost;
     for (int i = 0; i < k->b->n_order;) {
         i = next_group(k, i, &cost);
@@ -110,12 +124,12 @@ static void attention_share(void *ctx, int ith, int nth)
     for (int i = 0, limit; i < k->b->n_order; i = limit) {
         limit = next_group(k, i, &cost);
         for (int g = 0; g < G; g++, done += cost)
-            for (int j = i; done * nth / total == ith && j < limit; j++)
-                attend_back(k, k->b->order[j], g, ith);
+            if (done * p->nth / total == p->ith)
+                group_back(k, i, limit, g);
     }
 }
 
-/* From a row's dq, dk, dv through rope and QK norm to the projection's gradient dy. */
+/* From a row's dq, dk, dv through rope and QK norm to the projection's gradient. */
 static void projection_row(const struct back *k, int row, float *step, float *tmp)
 {
     const struct model *m = k->pass.m;
@@ -140,7 +154,7 @@ static void projection_row(const struct back *k, int row, float *step, float *tm
                               E);
         memcpy(d + h * E, normed, (size_t)E * sizeof *d);
     }
-    bf16 *dy = k->g->dy + (size_t)row * (size_t)width;
+    bf16 *dy = k->g->dy_wide + (size_t)row * (size_t)width;
     m->kern->to_bf16(dy, d, (size_t)width);
     if (!l->width[VECTOR_QKV_BIAS])
         return;
@@ -151,12 +165,12 @@ static void projection_row(const struct back *k, int row, float *step, float *tm
 void model_back_attention(struct back *k)
 {
     static const int which[BACK_VECTORS] = {VECTOR_Q_NORM, VECTOR_K_NORM, VECTOR_QKV_BIAS};
-    struct pool *pool = k->pass.m->pool;
     const struct model_layer *l = &k->pass.m->params.layer[k->pass.layer];
 
-    pool_run(pool, round_dout, k);
-    pool_run(pool, clear_dkv, k);
-    pool_run(pool, attention_share, k);
+    round_dout(k);
+    model_meet(&k->pass); // g->wide is free for the gradients of q, k and v
+    attention(k);
+    model_meet(&k->pass);
     for (int v = 0; v < BACK_VECTORS; v++) {
         k->vector[v].grad = k->grad + l->vector[which[v]];
         k->vector[v].width = l->width[which[v]];

@@ -1,5 +1,5 @@
-/* Forward through the layers: one path for prefill, decode, scoring and training. Each phase below
- * is one pool_run over rows, columns or attention jobs; NUMERICS section 3 is the formula.
+/* Forward through the layers: one path for prefill, decode, scoring and training. All threads go
+ * through it together; each phase below is a thread's share of it. NUMERICS section 3 is the formula.
  */
 #include "model/model.h"
 
@@ -26,48 +26,38 @@ void acts_carve(struct acts *a, const struct model *m, int rows_max, bool keep, 
         a->max = carve_take(c, L * N * (size_t)f->H * sizeof *a->max);
         a->inv_sum = carve_take(c, L * N * (size_t)f->H * sizeof *a->inv_sum);
     }
-    a->a = carve_take(c, N * MAX(D, F) * sizeof *a->a);
+    a->a = carve_take(c, N * D * sizeof *a->a);
+    a->h = carve_take(c, N * F * sizeof *a->h);
     a->f = carve_take(c, N * D * sizeof *a->f);
     a->rstd = carve_take(c, N * sizeof *a->rstd);
     a->stat = carve_take(c, N * (size_t)m->chunks * sizeof *a->stat);
 }
 
-static void embed_rows(void *ctx, int ith, int nth)
+static void embed(const struct pass *p)
 {
-    const struct pass *p = ctx;
     const struct model *m = p->m;
     size_t D = (size_t)m->conf.D;
     int lo, hi;
-    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
+    model_my_rows(p, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         const bf16 *row = p->w->flat + m->params.embed + (size_t)p->r->token[i] * D;
         m->kern->from_bf16(p->a->x + (size_t)i * D, row, D);
     }
 }
 
-static void norm_rows(void *ctx, int ith, int nth)
+void model_norm(const struct pass *p, const float *x, const float *weight, bf16 *y, float *copy)
 {
-    const struct pass *p = ctx;
     const struct model *m = p->m;
     size_t D = (size_t)m->conf.D;
     int lo, hi;
-    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
+    model_my_rows(p, &lo, &hi);
     for (int i = lo; i < hi; i++) {
-        const float *x = p->norm.x + (size_t)i * D;
-        p->a->rstd[i] = m->kern->rmsnorm(p->norm.y + (size_t)i * D, x, p->norm.weight, m->conf.D,
-                                         m->conf.norm_eps);
-        if (p->norm.copy)
-            memcpy(p->norm.copy + (size_t)i * D, x, D * sizeof *x);
+        const float *row = x + (size_t)i * D;
+        p->a->rstd[i] =
+            m->kern->rmsnorm(y + (size_t)i * D, row, weight, m->conf.D, m->conf.norm_eps);
+        if (copy)
+            memcpy(copy + (size_t)i * D, row, D * sizeof *row);
     }
-}
-
-void model_norm(struct pass *p, const float *x, const float *weight, bf16 *y, float *copy)
-{
-    p->norm.x = x;
-    p->norm.weight = weight;
-    p->norm.y = y;
-    p->norm.copy = copy;
-    pool_run(p->m->pool, norm_rows, p);
 }
 
 const struct model_segment *model_segment_at(const struct model_rows *r, int row)
@@ -120,12 +110,11 @@ static void place_row(const struct pass *p, int row, float *tmp)
     }
 }
 
-static void place_rows(void *ctx, int ith, int nth)
+static void place(const struct pass *p)
 {
-    const struct pass *p = ctx;
-    float *tmp = model_tmp(p->m, ith);
+    float *tmp = model_tmp(p->m, p->ith);
     int lo, hi;
-    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
+    model_my_rows(p, &lo, &hi);
     for (int i = lo; i < hi; i++)
         place_row(p, i, tmp);
 }
@@ -142,8 +131,7 @@ const void *const *model_table(const struct model *m, const struct kv *kv, int i
 
 enum { ATTN_ROWS = 64 }; // query rows of one attention job
 
-static void attend_job(const struct pass *p, const struct model_segment *s, int first, int g,
-                       int ith)
+static void attend_job(const struct pass *p, const struct model_segment *s, int first, int g)
 {
     const struct model *m = p->m;
     const struct model_config *c = &m->conf;
@@ -158,19 +146,18 @@ static void attend_job(const struct pass *p, const struct model_segment *s, int 
                                  .n_heads = heads,
                                  .E = c->E,
                                  .pos = s->pos + first,
-                                 .kv = model_table(m, p->kv, ith, s, p->layer, g),
+                                 .kv = model_table(m, p->kv, p->ith, s, p->layer, g),
                                  .scale = 1.0f / sqrtf((float)c->E),
                                  .out = p->a->o + at,
                                  .ldo = (size_t)q_width,
                                  .max = p->a->keep ? p->a->max + soft : NULL,
                                  .inv_sum = p->a->keep ? p->a->inv_sum + soft : NULL,
-                                 .scratch = m->scratch[ith]});
+                                 .scratch = m->scratch[p->ith]});
 }
 
 /* Jobs are (segment, ATTN_ROWS rows, KV head), dealt in order by the work they stand for. */
-static void attend(void *ctx, int ith, int nth)
+static void attend(const struct pass *p)
 {
-    const struct pass *p = ctx;
     int64_t total = 0, done = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < p->r->n_segments; i++) {
@@ -182,8 +169,8 @@ static void attend(void *ctx, int ith, int nth)
                 for (int g = 0; g < p->m->conf.G; g++) {
                     if (pass == 0)
                         total += cost;
-                    else if (done * nth / total == ith)
-                        attend_job(p, s, first, g, ith);
+                    else if (done * p->nth / total == p->ith)
+                        attend_job(p, s, first, g);
                     done += pass ? cost : 0;
                 }
             }
@@ -191,65 +178,50 @@ static void attend(void *ctx, int ith, int nth)
     }
 }
 
-static void swiglu_rows(void *ctx, int ith, int nth)
+void model_swiglu(const struct pass *p)
 {
-    const struct pass *p = ctx;
     int F = p->m->conf.F, lo, hi;
-    model_my_rows(p->lo, p->r->N, ith, nth, &lo, &hi);
+    model_my_rows(p, &lo, &hi);
     for (int i = lo; i < hi; i++) {
         const float *gate = p->a->gate_up + act_at(p->a, act_layer(p->a, p->layer), i, 2 * F);
-        p->m->kern->swiglu(p->a->a + (size_t)i * (size_t)F, gate, gate + F, F);
+        p->m->kern->swiglu(p->a->h + (size_t)i * (size_t)F, gate, gate + F, F);
     }
 }
 
-void model_swiglu(struct pass *p)
+void model_product(const struct pass *p, const bf16 *x, const void *packed, float *y, int n, int k,
+                   enum gemm_mode mode)
 {
-    pool_run(p->m->pool, swiglu_rows, p);
+    bool by_rows = model_by_rows(p);
+    int lo = p->lo, hi = p->r->N;
+    if (by_rows)
+        model_my_rows(p, &lo, &hi);
+    struct gemm g = {.a = x + (size_t)lo * (size_t)k,
+                     .lda = (size_t)k,
+                     .b = packed,
+                     .c = y + (size_t)lo * (size_t)n,
+                     .ldc = (size_t)n,
+                     .m = hi - lo,
+                     .n = n,
+                     .k = k,
+                     .mode = mode,
+                     .scratch = p->m->scratch[p->ith]};
+    kern_gemm_part(p->m->kern, &g, by_rows ? 0 : p->ith, by_rows ? 1 : p->nth);
 }
 
-struct product {
-    const struct model *m;
-    struct gemm gemm;
-};
-
-static void product_share(void *ctx, int ith, int nth)
-{
-    const struct product *job = ctx;
-    struct gemm g = job->gemm;
-    g.scratch = job->m->scratch[ith];
-    kern_gemm_part(job->m->kern, &g, ith, nth);
-}
-
-void model_product(const struct model *m, const bf16 *a, size_t lda, const void *packed, float *c,
-                   int rows, int n, int k, enum gemm_mode mode)
-{
-    struct product job = {.m = m,
-                          .gemm = {.a = a,
-                                   .lda = lda,
-                                   .b = packed,
-                                   .c = c,
-                                   .ldc = (size_t)n,
-                                   .m = rows,
-                                   .n = n,
-                                   .k = k,
-                                   .mode = mode}};
-    pool_run(m->pool, product_share, &job);
-}
-
-/* y rows (op)= a W for one of the layer's matrices; a's rows are as wide as W's input. */
+/* y rows (op)= a W for one of the layer's matrices, a's rows being as wide as W's input; by columns it
+   needs all threads' rows, and they its columns. */
 static void layer_product(const struct pass *p, int which, const bf16 *a, float *y,
                           enum gemm_mode mode)
 {
     const struct model_matrix *x = &p->m->params.layer[p->layer].matrix[which];
-    size_t row = (size_t)p->lo;
-    model_product(p->m, a + row * (size_t)x->k, (size_t)x->k,
-                  p->w->fwd[p->layer * MATRICES + which], y + row * (size_t)x->n, p->r->N - p->lo,
-                  x->n, x->k, mode);
+    model_meet_unless_by_rows(p);
+    model_product(p, a, p->w->fwd[p->layer * MATRICES + which], y, x->n, x->k, mode);
+    model_meet_unless_by_rows(p);
 }
 
 /* The residual stream: x enters, mid lies between attention and feed-forward, out leaves. Where
    activations are kept they are three arrays, and a norm copies what the next product adds to. */
-static void run_layer(struct pass *p, bool stop_after_kv)
+static void run_layer(const struct pass *p, bool stop_after_kv)
 {
     const struct model *m = p->m;
     const struct model_config *c = &m->conf;
@@ -262,30 +234,50 @@ static void run_layer(struct pass *p, bool stop_after_kv)
     model_norm(p, x, wide(m, p->w, p->layer, VECTOR_ATTN_NORM), a->a, a->keep ? mid : NULL);
     layer_product(p, MATRIX_QKV, a->a,
                   a->qkv + act_at(a, c->qk_norm ? l : 0, 0, model_qkv_width(c)), GEMM_STORE);
-    pool_run(m->pool, place_rows, p);
+    place(p);
     if (stop_after_kv)
         return;
-    pool_run(m->pool, attend, p);
+    model_meet(p); // a query sees keys of other threads' rows
+    attend(p);
+    if (model_by_rows(p))
+        model_meet(p); // by columns the product does
     layer_product(p, MATRIX_O, a->o + act_at(a, l, 0, model_q_width(c)), mid, GEMM_ADD);
     model_norm(p, mid, wide(m, p->w, p->layer, VECTOR_MLP_NORM), a->a, a->keep ? out : NULL);
     layer_product(p, MATRIX_GATE_UP, a->a, a->gate_up + act_at(a, l, 0, 2 * c->F), GEMM_STORE);
     model_swiglu(p);
-    layer_product(p, MATRIX_DOWN, a->a, out, GEMM_ADD);
+    layer_product(p, MATRIX_DOWN, a->h, out, GEMM_ADD);
+}
+
+struct forward {
+    struct pass pass;
+    int head_lo;
+};
+
+static void forward_share(void *ctx, int ith, int nth)
+{
+    const struct forward *f = ctx;
+    struct pass p = f->pass;
+    const struct model *m = p.m;
+    bool has_head = f->head_lo < p.r->N;
+    p.ith = ith;
+    p.nth = nth;
+    embed(&p);
+    for (p.layer = 0; p.layer < m->conf.L; p.layer++)
+        run_layer(&p, !has_head && !p.a->keep && p.layer == m->conf.L - 1);
+    if (!has_head)
+        return;
+    model_meet(&p); // other rows are its own now
+    p.lo = f->head_lo;
+    model_norm(&p, p.a->x + act_at(p.a, p.a->keep ? m->conf.L : 0, 0, m->conf.D),
+               wide(m, p.w, m->conf.L, 0), p.a->f, NULL);
 }
 
 void model_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                    const struct model_rows *r, int row_lo, int head_lo, struct acts *a)
 {
-    struct pass p = {.m = m, .w = w, .kv = kv, .r = r, .a = a, .lo = row_lo};
+    struct forward f = {.pass = {.m = m, .w = w, .kv = kv, .r = r, .a = a, .lo = row_lo},
+                        .head_lo = head_lo};
     ASSERT(r->N <= a->rows_max && row_lo <= r->N);
-    if (row_lo == r->N)
-        return;
-    pool_run(m->pool, embed_rows, &p);
-    for (p.layer = 0; p.layer < m->conf.L; p.layer++)
-        run_layer(&p, head_lo == r->N && !a->keep && p.layer == m->conf.L - 1);
-    if (head_lo == r->N)
-        return;
-    p.lo = head_lo;
-    model_norm(&p, a->x + act_at(a, a->keep ? m->conf.L : 0, 0, m->conf.D),
-               wide(m, w, m->conf.L, 0), a->f, NULL);
+    if (row_lo < r->N)
+        pool_run(m->pool, forward_share, &f);
 }

@@ -220,9 +220,10 @@ struct acts {
     bf16 *o;              // (keep ? L : 1, N, H E) attention output
     float *gate_up;       // (keep ? L : 1, N, 2F)
     float *max, *inv_sum; // (keep ? L : 0, G, N, H/G) softmax of each query row and head
-    bf16 *a;              // (N, max(D, F)) matrix input of the moment
-    bf16 *f;              // (N, D) final normed rows
-    float *rstd;          // (N) of the final norm
+    bf16 *a;              // (N, D) normed rows, input of the next matrix
+    bf16 *h;     // (N, F) output of SwiGLU; threads are not in step, so it is not a's place
+    bf16 *f;     // (N, D) final normed rows
+    float *rstd; // (N) of the final norm
     struct chunk_stat *stat; // (N, chunks)
 };
 void acts_carve(struct acts *a, const struct model *m, int rows_max, bool keep, struct carve *c);
@@ -272,7 +273,8 @@ struct model_batch {
 struct grads {
     float *dx;      // (N, D)
     float *wide;    // (N, max(D, F, (H+2G) E)) float gradients of the moment
-    bf16 *dy;       // (N, max(D, 2F, (H+2G) E)) the same as a matrix input
+    bf16 *dy;       // (N, D) the same as a matrix input, where the residual stream is the output
+    bf16 *dy_wide;  // (N, max(2F, (H+2G) E)) and of the other matrices
     bf16 *dout;     // (N, H E)
     float *dprompt; // (L, prompts_max, 2 G E) K, V gradients of prompt rows, over micro-batches
     bf16 *dlogits;  // (N, VOCAB_CHUNK)

@@ -66,35 +66,54 @@ static inline float *model_tmp(const struct model *m, int ith)
     return m->logits[ith];
 }
 
-/* One layer of one call, and the rows [lo, N) that take part. */
+/* One call as one of its threads goes through it: all nth run the same code, each on a copy of this
+   and on its share of rows, columns or jobs, and meet where one needs what another has made, or would
+   overwrite what another still reads. Rows [lo, N) take part. */
 struct pass {
     const struct model *m;
     const struct model_weights *w;
     const struct kv *kv;
     const struct model_rows *r;
     struct acts *a;
-    int layer, lo;
-    struct {                     // The norm at hand.
-        const float *x, *weight; // (N, D), (D)
-        bf16 *y;                 // (N, D) out
-        float *copy;             // (N, D) out: x again; NULL for none
-    } norm;
+    int lo, layer;
+    int ith, nth;
 };
 
-/* This thread's rows of [lo, N). */
-static inline void model_my_rows(int lo, int N, int ith, int nth, int *first, int *limit)
+/* Waits for the other threads. */
+static inline void model_meet(const struct pass *p)
 {
-    size_t from, to;
-    pool_split((size_t)(N - lo), 1, ith, nth, &from, &to);
-    *first = lo + (int)from;
-    *limit = lo + (int)to;
+    pool_barrier(p->m->pool);
 }
 
-/* p->norm of all rows; a->rstd takes theirs. */
-void model_norm(struct pass *p, const float *x, const float *weight, bf16 *y, float *copy);
-/* The layer's SwiGLU of all rows, from a->gate_up to a->a. */
-void model_swiglu(struct pass *p);
+/* Many rows: in a product a thread takes rows, those that are its own elsewhere too, and needs not
+   wait for others. Few: it takes columns of all rows, so that each weight is read once. */
+static inline bool model_by_rows(const struct pass *p)
+{
+    enum { ROWS_EACH = 32 };
+    return p->nth == 1 || p->r->N - p->lo >= ROWS_EACH * p->nth;
+}
+static inline void model_meet_unless_by_rows(const struct pass *p)
+{
+    if (!model_by_rows(p))
+        model_meet(p);
+}
 
-/* C (n wide) of `rows` rows (op)= a times packed weights, all threads. */
-void model_product(const struct model *m, const bf16 *a, size_t lda, const void *packed, float *c,
-                   int rows, int n, int k, enum gemm_mode mode);
+/* This thread's rows of [p->lo, N). */
+static inline void model_my_rows(const struct pass *p, int *first, int *limit)
+{
+    enum { BLOCK = 4 }; // rows that a product takes at once
+    size_t from, to;
+    pool_split((size_t)(p->r->N - p->lo), model_by_rows(p) ? BLOCK : 1, p->ith, p->nth, &from, &to);
+    *first = p->lo + (int)from;
+    *limit = p->lo + (int)to;
+}
+
+/* What follows is a thread's share of a phase. */
+
+/* The norm of x (N, D) to y; a->rstd takes the rows' own; copy (N, D), or NULL, becomes x. */
+void model_norm(const struct pass *p, const float *x, const float *weight, bf16 *y, float *copy);
+/* The layer's SwiGLU, from a->gate_up to a->h. */
+void model_swiglu(const struct pass *p);
+/* y (N, n) (op)= x (N, k) times packed weights: own rows, or own columns of all. */
+void model_product(const struct pass *p, const bf16 *x, const void *packed, float *y, int n, int k,
+                   enum gemm_mode mode);
