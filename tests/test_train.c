@@ -165,7 +165,6 @@ static void a_gradient_that_is_not_finite_updates_nothing(void **state)
         check_error(e, ERR_NUMERIC,
                     "the gradient is not finite at model.layers.1.post_attention_layernorm.weight, "
                     "element 3");
-        assert_string_equal(u.bad, "model.layers.1.post_attention_layernorm.weight, element 3");
         struct engine_state after = engine_state(&d, 1);
         engine_check_states(&before, &after, "after the refusal");
         engine_state_free(&after);

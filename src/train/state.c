@@ -7,6 +7,8 @@
 #include "base/str.h"
 #include "tensor/tensor.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +21,28 @@ struct fill {
     size_t offset;
 };
 
+static int check_state(const struct device_floats *s, const struct device *d, struct err *e)
+{
+    static const char *const NOUN[STATES] = {"weight", "first moment", "second moment"};
+    static const float BF16_MAX = 0x1.FEp127F; // a larger master rounds to an infinite weight
+    float limit = s->state == DEVICE_MASTER ? BF16_MAX : FLT_MAX;
+    for (size_t i = s->lo; i < s->hi; i++) {
+        char name[TRAIN_NAME];
+        if (fabsf(s->data[i - s->lo]) <= limit)
+            continue;
+        train_element_name(d, i, name);
+        return err_set(e, ERR_NUMERIC, "the %s is not finite at %s", NOUN[s->state], name);
+    }
+    return 0;
+}
+
 static int fill_state(void *ctx, uint64_t lo, uint64_t hi, void *out, struct err *e)
 {
     const struct fill *f = ctx;
     struct device_floats s = {
         .state = f->state, .lo = f->offset + lo, .hi = f->offset + hi, .data = out};
-    return device_state_read(f->device, &s, e);
+    int rc = device_state_read(f->device, &s, e);
+    return rc < 0 ? rc : check_state(&s, f->device, e);
 }
 
 static char *state_path(const char *dir, int i, int n)
