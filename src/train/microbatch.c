@@ -1,5 +1,5 @@
-/* A leaf cut into micro-batches. Whole groups are taken while they fit; a group that does not fit alone
- * is cut between its samples, its prompt kept on the device from part to part.
+/* A leaf cut into micro-batches. Whole groups are taken while they fit; a group that does not fit
+ * alone is cut between its samples, its prompt kept on the device from part to part.
  */
 #include "train/train.h"
 
@@ -75,8 +75,8 @@ static void take_groups(struct train_run *r)
     }
 }
 
-/* The next samples of a group too large for one micro-batch. Training keeps the prompt on the device
-   until its gradient is whole; scoring has none, so every part brings its own. */
+/* The next samples of a group too large for one micro-batch. Training keeps the prompt on the
+   device until its gradient is whole; scoring has none, so every part brings its own. */
 static void take_samples(struct train_run *r)
 {
     const struct device_group *g = &r->leaf.group[r->group];

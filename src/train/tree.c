@@ -1,6 +1,6 @@
-/* The fixed binary tree over leaves: on each device a stack of subtree roots, and across devices the
- * fold of all roots, slice by slice, with the update at its top. DESIGN: results do not depend on how
- * leaves are spread.
+/* The fixed binary tree over leaves: on each device a stack of subtree roots, and across devices
+ * the fold of all roots, slice by slice, with the update at its top. DESIGN: results do not depend
+ * on how leaves are spread.
  */
 #include "train/train.h"
 
