@@ -1,6 +1,6 @@
 # What tests of whole runs share, beside tests/shell.sh, which it sources: a tiny model m and data d
-# in the scratch folder, which becomes the current one, and how two runs are compared. Source it from
-# the repository root, with the path of loco in $loco.
+# in the scratch folder, which becomes the current one, and how two runs are compared. Source it
+# from the repository root, with the path of loco in $loco.
 
 # Every file of a checkpoint is synced, which real disks take their time for.
 [ -w /dev/shm ] && export TMPDIR=/dev/shm

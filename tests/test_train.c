@@ -255,6 +255,37 @@ static void state_moves_between_any_numbers_of_devices(void **state)
     check_folder_remove(root);
 }
 
+/* A master that bf16 rounds to infinity is as bad as an infinite one. */
+static void what_is_not_finite_is_not_saved(void **state)
+{
+    (void)state;
+    static const struct {
+        enum device_state which;
+        float value;
+        const char *noun;
+    } CASES[] = {{DEVICE_MASTER, 3.4e38F, "weight"},
+                 {DEVICE_MOMENT1, -INFINITY, "first moment"},
+                 {DEVICE_MOMENT2, NAN, "second moment"}};
+    struct fleet f = open_fleet(2);
+    size_t n = f.device[0]->n_elements;
+    const char *dir = check_folder();
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct err e = {0};
+        float value = CASES[i].value;
+        char want[100];
+        struct device_floats s = {.state = CASES[i].which, .lo = n - 1, .hi = n, .data = &value};
+        check_ok(device_state_write(f.device[1], &s, &e), e);
+        assert_true(train_state_save(f.device, 2, dir, &e) < 0);
+        snprintf(want, sizeof want, "the %s is not finite at model.norm.weight, element 79",
+                 CASES[i].noun);
+        check_error(e, ERR_NUMERIC, want);
+        value = 0;
+        check_ok(device_state_write(f.device[1], &s, &e), e);
+    }
+    check_folder_remove(dir);
+    close_fleet(&f);
+}
+
 /* A folder that two devices wrote, changed by a case; then read by one. */
 static void remove_second(const char *dir, struct device *d)
 {
@@ -402,6 +433,7 @@ int main(void)
         cmocka_unit_test(buffers_are_few),
         cmocka_unit_test(one_sample_always_fits_a_micro_batch),
         cmocka_unit_test(state_moves_between_any_numbers_of_devices),
+        cmocka_unit_test(what_is_not_finite_is_not_saved),
         cmocka_unit_test(broken_states_are_refused),
         cmocka_unit_test(another_models_state_is_refused),
     };

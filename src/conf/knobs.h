@@ -298,6 +298,9 @@
       "Absence is one word, `none`, and a number is always a number.")                             \
     N("`warmup_steps` below 1 as a share",                                                         \
       "`warmup_ratio` says it by name; both at once are refused.")                                 \
+    N("an epoch's last, smaller batch is dropped",                                                 \
+      "A step may straddle epochs, so no row is left out; `num_train_epochs` is rounded up to "    \
+      "whole steps.")                                                                              \
     N("`logging_steps` 10", "1: a line costs nothing here, and it only concerns the terminal.")    \
     N("`save_total_limit` null (keeps all)",                                                       \
       "2: with float masters and moments a checkpoint is seven times the model.")                  \

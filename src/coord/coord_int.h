@@ -87,7 +87,8 @@ struct run {
     struct train_tree tree[COORD_DEVICES_MAX];
     struct train_run lane[COORD_DEVICES_MAX];
     struct train_update update;
-    struct group *group; // (prompts_per_step)
+    double learning_rate; // of the last update
+    struct group *group;  // (prompts_per_step)
     int n_groups;
     struct leaf *leaf; // (leaves)
     int leaves;

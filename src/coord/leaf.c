@@ -99,7 +99,8 @@ static int pass_leaves(struct run *r, enum pass pass, struct err *e)
     struct rest rest[COORD_DEVICES_MAX];
     bool busy[COORD_DEVICES_MAX];
     for (int d = 0; d < n; d++) {
-        train_leaves(r->leaves, d, n, &rest[d].leaf, &rest[d].hi);
+        rest[d] =
+            (struct rest){train_first_leaf(r->leaves, d, n), train_first_leaf(r->leaves, d + 1, n)};
         TRY(start_leaf(r, pass, d, rest[d].leaf++, e));
     }
     for (bool any = true; any && rc == 0;) {
@@ -136,16 +137,15 @@ int coord_update(struct run *r, uint64_t denominator, struct err *e)
 {
     const struct conf *c = r->conf;
     double t = (double)r->step + 1;
-    r->update = (struct train_update){
-        .denominator = (double)denominator,
-        .max_grad_norm = c->max_grad_norm,
-        .adamw = {.lr = (float)(c->learning_rate *
-                                train_schedule_factor(&r->schedule, (uint64_t)r->step)),
-                  .beta1 = (float)c->adam_beta1,
-                  .beta2 = (float)c->adam_beta2,
-                  .eps = (float)c->adam_epsilon,
-                  .decay = (float)c->weight_decay,
-                  .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
-                  .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
+    r->learning_rate = c->learning_rate * train_schedule_factor(&r->schedule, (uint64_t)r->step);
+    r->update = (struct train_update){.denominator = (double)denominator,
+                                      .max_grad_norm = c->max_grad_norm,
+                                      .adamw = {.lr = (float)r->learning_rate,
+                                                .beta1 = (float)c->adam_beta1,
+                                                .beta2 = (float)c->adam_beta2,
+                                                .eps = (float)c->adam_epsilon,
+                                                .decay = (float)c->weight_decay,
+                                                .bias1 = (float)(1 - exact_pow(c->adam_beta1, t)),
+                                                .bias2 = (float)(1 - exact_pow(c->adam_beta2, t))}};
     return train_apply(r->tree, r->coord.n_devices, &r->update, e);
 }

@@ -62,7 +62,7 @@ void coord_step_metrics(struct run *r)
         put_sampling(m);
     }
     telem_put(m, r->update.grad_norm, "grad_norm");
-    telem_put(m, (double)r->update.adamw.lr, "learning_rate");
+    telem_put(m, r->learning_rate, "learning_rate");
     telem_put(m, (double)r->update.changed / (double)r->coord.device[0]->n_elements,
               "update/frac_bf16_changed");
     telem_put(m, mean, "prompt_length/mean");
@@ -105,9 +105,10 @@ void coord_header(const struct run *r, struct buf *out)
                r->n_groups, c->needs.samples, r->leaves);
     if (r->grpo.n_rewards > 0)
         grpo_describe(&r->grpo, out);
-    buf_printf(out,
-               "machine    kernel level %s, %d device%s, %d decode slots each, micro-batches of %d "
-               "rows\n",
-               c->kern->name, c->n_devices, c->n_devices == 1 ? "" : "s", c->slots, c->limits.rows);
+    buf_printf(out, "machine    kernel level %s, %d device%s, ", c->kern->name, c->n_devices,
+               c->n_devices == 1 ? "" : "s");
+    if (c->slots > 0)
+        buf_printf(out, "%d decode slots each, ", c->slots);
+    buf_printf(out, "micro-batches of %d rows\n", c->limits.rows);
     put_ledger(&c->ledger, out);
 }

@@ -99,6 +99,49 @@ fail:
     return rc;
 }
 
+/* ---- whether it is of this run, before anything is loaded ---- */
+
+/* Metrics and samples go on in output_dir, so it must be the folder of the checkpoint's run. */
+static int check_folder(const struct run *r, const char *dir, struct err *e)
+{
+    struct err ignored = {0};
+    char saved[RUN_ID], here[RUN_ID];
+    int rc = coord_read_run_id(dir, "trainer_state.json", saved, e);
+    if (rc < 0)
+        return rc;
+    if (coord_read_run_id(r->conf->output_dir, "env.json", here, &ignored) == 0 &&
+        strcmp(saved, here) == 0)
+        return 0;
+    return err_set(e, ERR_STATE,
+                   "output_dir: %s does not hold the run of %s; give that run's folder, where its "
+                   "metrics and samples go on",
+                   r->conf->output_dir, dir);
+}
+
+/* A checkpoint's config.yaml leaves out where the run was, which a configuration must have. */
+static int check_options(const struct run *r, const char *dir, struct err *e)
+{
+    static const char REST[] = "\noutput_dir: .\n";
+    int rc = 0;
+    char *text = NULL, *path = file_join(dir, "config.yaml");
+    size_t size;
+    struct buf whole = {0};
+    struct conf saved = {0};
+    TRY(file_read(path, STATE_MAX, &text, &size, e));
+    buf_put(&whole, text, size);
+    buf_puts(&whole, REST);
+    TRY(conf_read_text(&saved, r->conf->command, path, buf_str(&whole), whole.len, e));
+    rc = conf_resume_check(&saved, r->conf, e);
+    if (rc < 0)
+        err_in(e, rc, "%s", dir);
+fail:
+    conf_release(&saved);
+    buf_release(&whole);
+    mem_free(text);
+    mem_free(path);
+    return rc;
+}
+
 /* ---- which one ---- */
 
 /* The newest whole one; those passed over are named. */
@@ -120,23 +163,6 @@ static int find_newest(const struct run *r, char **dir, struct err *e)
     return rc;
 }
 
-/* Metrics and samples go on in output_dir, so it must be the folder of the checkpoint's run. */
-static int check_folder(const struct run *r, const char *dir, struct err *e)
-{
-    struct err ignored = {0};
-    char saved[RUN_ID], here[RUN_ID];
-    int rc = coord_read_run_id(dir, "trainer_state.json", saved, e);
-    if (rc < 0)
-        return rc;
-    if (coord_read_run_id(r->conf->output_dir, "env.json", here, &ignored) == 0 &&
-        strcmp(saved, here) == 0)
-        return 0;
-    return err_set(e, ERR_STATE,
-                   "output_dir: %s does not hold the run of %s; give that run's folder, where its "
-                   "metrics and samples go on",
-                   r->conf->output_dir, dir);
-}
-
 int coord_find_checkpoint(const struct run *r, char **dir, struct err *e)
 {
     int rc = 0;
@@ -146,42 +172,21 @@ int coord_find_checkpoint(const struct run *r, char **dir, struct err *e)
         return 0;
     if (strcmp(from, "auto") == 0) {
         TRY(find_newest(r, dir, e));
-        if (*dir)
-            TRY(coord_verify_checkpoint(*dir, e));
-        return 0;
+    } else {
+        if (!file_is_dir(from))
+            TRY(err_set(e, ERR_STATE, "resume_from_checkpoint: %s is not a folder", from));
+        *dir = mem_strdup(from);
     }
-    if (!file_is_dir(from))
-        return err_set(e, ERR_STATE, "resume_from_checkpoint: %s is not a folder", from);
-    TRY(coord_verify_checkpoint(from, e));
-    TRY(check_folder(r, from, e));
-    *dir = mem_strdup(from);
+    if (*dir) {
+        TRY(coord_verify_checkpoint(*dir, e));
+        TRY(check_options(r, *dir, e));
+        TRY(check_folder(r, *dir, e));
+    }
 fail:
     return rc;
 }
 
-/* ---- whether it is of this run ---- */
-
-/* A checkpoint's config.yaml leaves out where the run was, which a configuration must have. */
-static int check_options(const struct run *r, const char *dir, struct err *e)
-{
-    static const char REST[] = "\noutput_dir: .\n";
-    int rc = 0;
-    char *text = NULL, *path = file_join(dir, "config.yaml");
-    size_t size;
-    struct buf whole = {0};
-    struct conf saved = {0};
-    TRY(file_read(path, STATE_MAX, &text, &size, e));
-    buf_put(&whole, text, size);
-    buf_puts(&whole, REST);
-    TRY(conf_read_text(&saved, r->conf->command, path, buf_str(&whole), whole.len, e));
-    TRY(conf_resume_check(&saved, r->conf, e));
-fail:
-    conf_release(&saved);
-    buf_release(&whole);
-    mem_free(text);
-    mem_free(path);
-    return rc;
-}
+/* ---- its state, put back ---- */
 
 /* trainer_state.json, with all that is needed. */
 struct state {
@@ -226,13 +231,9 @@ fail:
     return rc;
 }
 
-static int check_same_run(const struct run *r, const struct state *s, const char *dir,
-                          struct err *e)
+static int check_same_run(const struct run *r, const struct state *s, struct err *e)
 {
     char data[24], model[24];
-    int rc = check_options(r, dir, e);
-    if (rc < 0)
-        return rc;
     snprintf(data, sizeof data, "%016" PRIx64, data_checksum(r->data));
     snprintf(model, sizeof model, "%08" PRIx32, r->model_checksum);
     if (strcmp(data, s->data_checksum) != 0 || (uint64_t)s->position >= data_count(r->data))
@@ -247,8 +248,6 @@ static int check_same_run(const struct run *r, const struct state *s, const char
                        r->conf->model);
     return 0;
 }
-
-/* ---- its state, put back ---- */
 
 static int load_devices(const struct coord *c, const char *dir, struct err *e)
 {
@@ -265,7 +264,7 @@ int coord_restore(struct run *r, const char *dir, struct err *e)
     int rc = 0;
     struct state s = {0};
     TRY(read_state(&s, dir, e));
-    TRY(check_same_run(r, &s, dir, e));
+    TRY(check_same_run(r, &s, e));
     TRY(load_devices(&r->coord, dir, e));
     r->step = s.step;
     r->cursor = (struct data_cursor){.epoch = (uint32_t)s.epoch, .position = (uint64_t)s.position};

@@ -71,7 +71,7 @@ void train_run_release(struct train_run *r);
 
 /* ---- the tree of gradients on one device ---- */
 
-enum { TRAIN_ROOTS_MAX = 64 };
+enum { TRAIN_ROOTS_MAX = 32 }; // 2 log2(leaves) + 1 at most, so leaves up to 2^15
 
 struct train_node {
     int level, index; // leaves [index << level, (index + 1) << level)
@@ -84,9 +84,12 @@ struct train_tree {
     struct train_node node[TRAIN_ROOTS_MAX];
 };
 
-/* Leaves of device i of n: [lo, hi). */
-void train_leaves(int leaves, int i, int n, int *lo, int *hi);
-/* Gradient buffers that device i of n needs, to make its leaves and to fold its slice of all. */
+/* The first leaf of device i of n, which owns the leaves up to device i + 1's. */
+static inline int train_first_leaf(int leaves, int i, int n)
+{
+    return (int)((int64_t)leaves * i / n);
+}
+/* Gradient buffers that device i of n needs, for its own leaves and to gather the others' roots. */
 int train_buffers(int leaves, int i, int n);
 /* A zeroed buffer for the next leaf, whose index ascends from call to call. */
 int train_tree_leaf(struct train_tree *t, int leaf, int *buffer, struct err *e);

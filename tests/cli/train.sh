@@ -1,139 +1,216 @@
 #!/bin/sh
-# loco sft and loco train: runs, how they stop and go on, and what they refuse.
+# loco train and loco sft: what a run does, says, counts, keeps, and how it is stopped.
 # usage: train.sh PATH-OF-LOCO, from the repository root
 loco=$1
-. tests/shell.sh
-cd "$scratch" || exit 1
-loco=$(cd "$OLDPWD" && realpath "$loco")
-"$loco" init --out m --hidden_size 32 --num_hidden_layers 1 --num_attention_heads 2 >init
-"$loco" init --out wide --hidden_size 64 --num_hidden_layers 1 --num_attention_heads 2 >init
-"$loco" data sums --out d >init
-train="$loco train --model m --data d/train.jsonl --reward math,random --math_last_number
-    --max_prompt_length 16 --max_completion_length 4 --num_generations 4 --prompts_per_step 4
-    --max_steps 6 --learning_rate 1e-3"
+. tests/runs.sh
 
-# waits_for FILE: until it is there, at most a minute.
-waits_for() {
+train="$loco train --model m --data d/train.jsonl --prompts_per_step 4 --num_generations 4
+    --learning_rate 1e-2 --max_prompt_length 16 --max_completion_length 6 --microbatch_tokens 64
+    --threads 1"
+
+# holds WHAT COMMAND...: a case that the command, run silently, decides.
+holds() {
+    what=$1
+    shift
+    "$@" >/dev/null 2>&1
+    verdict $? "$what"
+}
+# metric RUN NAME: its values, a line each.
+metric() {
+    sed -n 's|.*"'"$2"'": \([^,}]*\).*|\1|p' "$1/metrics.jsonl" "$1/perf.jsonl"
+}
+# is WHAT GOT WANTED: compares lists, whatever the white space.
+is() {
+    # shellcheck disable=SC2086
+    if [ "$(echo $2)" = "$3" ]; then
+        verdict 0 "$1"
+    else
+        echo "    wanted $3, got $(echo $2)"
+        verdict 1 "$1"
+    fi
+}
+
+# ---- what is printed ----
+works "a dry run" $train --reward math --output_dir none/run --max_steps 8 --dry_run
+says "shows the resolved options" "reduction_leaves: 4"
+says "the data" "data       d/train.jsonl: 75 rows, 75 usable"
+says "the steps" "steps      8 of 4 prompts x 4 samples, in 4 leaves"
+says "the loss's denominator" "loss       dapo: token sum / trained tokens of the step"
+says "the clipping" "clip       ratio in [0.8, 1.2]"
+says "the deviation" "advantage  (total - group mean) / (unbiased group std + 1e-4), 0 when all"
+says "the KL" "kl         none, beta 0"
+says "the memory" "memory     weights, bf16 and packed "
+holds "and starts nothing" [ ! -e none ]
+works "a dry run with another definition" $train --reward math --output_dir none/run --dry_run \
+    --beta 0.1 --scale_rewards none --loss_type dr_grpo --epsilon_high 0.28
+says "of the KL" "kl         k3 x importance ratio, beta 0.1"
+says "of the advantage" "advantage  total - group mean, 0 when all totals are equal"
+says "of the loss" "loss       dr_grpo: token sum / (samples x max_completion_length)"
+says "of the clipping" "clip       ratio in [0.8, 1.28]"
+
+works "a run" $train --reward exact,random --reward_weights 1,0.5 --output_dir run --max_steps 8 \
+    --save_steps 2 --logging_steps 3 --log_completions true --eval_data d/test.jsonl \
+    --eval_steps 4 --eval_on_start --num_generations_eval 2
+cp out said
+is "a line for step 0, the first due one, and every third" \
+    "$(sed -n 's|^step \([0-9]*\)/8 .*|\1|p' said)" "0 3 6 8"
+is "a prompt with its completions at each of them" "$(grep -c '^  prompt: What is' said)" 2
+grep -q '^done: run/checkpoint-8$' said &&
+    grep -q '^best evaluation: reward [0-9.]* after step' said
+verdict $? "where the result is, and the best evaluation"
+
+# ---- what is counted ----
+is "a line for each step" "$(metric run step)" "0 1 2 3 4 5 6 7 8 0 1 2 3 4 5 6 7 8"
+is "the learning rate falls to a last step above 0" "$(metric run learning_rate)" \
+    "0.01 0.00875 0.0075 0.00625 0.005 0.00375 0.0025 0.00125"
+is "evaluations at the start, when due and at the end" \
+    "$(grep -n '"eval/reward"' run/metrics.jsonl | cut -d: -f1)" "1 5 9"
+is "the epoch" "$(metric run epoch | tail -n 1)" "0.4266666666666667"
+tokens=$(sed 's/.*"prompt": "\([^"]*\)".*"token_ids": \(\[[^]]*\]\).*/\1\t\2/' run/samples/*.jsonl |
+    awk -F '\t' '{n += length($1) + gsub(",", "", $2) + 1} END {print n}')
+is "the tokens of prompts and completions" "$(metric run num_tokens | tail -n 1)" "$tokens"
+for name in reward reward_std rewards/exact/mean rewards/random/std frac_reward_zero_std \
+    completions/mean_length completions/clipped_ratio completions/max_terminated_length entropy \
+    clip_ratio/low_mean clip_ratio/region_mean importance_ratio/p99 advantage/abs_mean \
+    sampling/sampling_logp_difference/max sampling/importance_sampling_ratio/mean grad_norm \
+    prompt_length/max approx_kl eval/pass@2 eval/maj@2 eval/mean_length time/step time/rollout \
+    tokens_per_s memory/anonymous_bytes pack/padding_ratio; do
+    is "$name is a number" "$(metric run $name | grep -c '^[-0-9.e]*$' | sed 's/^[1-9].*/yes/')" yes
+done
+is "the weighted sum of rewards" "$(
+    metric run rewards/exact/mean | tail -n 1 >a
+    metric run rewards/random/mean | tail -n 1 | paste a - | awk '{print $1 + $2 / 2}'
+)" "$(metric run reward | tail -n 1)"
+
+# time-adds-up, in every step: shares, and phases.
+adds_up() { # NAME...: of these times
+    for name in step "$@"; do
+        metric run time/$name >"$scratch/time.$name"
+    done
+    (cd "$scratch" && paste time.step $(printf 'time.%s ' "$@")) | awk '
+        {sum = 0; for (i = 2; i <= NF; i++) sum += $i}
+        sum < 0.99 * $1 || sum > 1.01 * $1 {exit 1}'
+}
+holds "compute, network, waiting and host are the step (time-adds-up)" \
+    adds_up compute network waiting host
+holds "and so are its phases" \
+    adds_up data rollout reward ref_logp adv update apply sync wait eval save other
+
+# ---- samples ----
+is "all samples of a step" "$(wc -l <run/samples/step-8.jsonl)" 16
+for field in format step epoch index sample prompt completion answer stop scores reward advantage \
+    origin weight_version token_ids logprobs; do
+    holds "a sample's $field" grep -q "\"$field\": " run/samples/step-8.jsonl
+done
+is "drawn by the weights of the step before" \
+    "$(sed 's/.*"weight_version": \[\[\([0-9]*\),.*/\1/' run/samples/step-8.jsonl | uniq)" 7
+works "an epoch, and what a last step needs of the next" $train --reward random --output_dir epoch \
+    --num_train_epochs 1 --prompts_per_step 6 --save_steps none
+says "is rounded up" "steps      13 of 6 prompts"
+cat epoch/samples/*.jsonl | sed 's/.*"epoch": \([0-9]*\), "index": \([0-9]*\),.*/\1 \2/' |
+    sort -u >draws
+is "no row is lost or repeated" "$(grep -c '^0 ' draws) $(grep -c '^1 ' draws)" "75 3"
+works "unshuffled" $train --reward random --output_dir line --shuffle_dataset false --max_steps 1 \
+    --save_steps none
+is "they come in the file's order" \
+    "$(sed 's/.*"index": \([0-9]*\),.*/\1/' line/samples/step-1.jsonl | uniq)" "0 1 2 3"
+
+# ---- schedules ----
+for way in "constant 0 0.01 0.01 0.01 0.01" "constant_with_warmup 2 0 0.005 0.01 0.01" \
+    "linear 2 0 0.005 0.01 0.005" "cosine 2 0 0.005 0.01 0.005"; do
+    # shellcheck disable=SC2086
+    set -- $way
+    works "$1" $train --reward random --output_dir lr --max_steps 4 --lr_scheduler_type $1 \
+        --warmup_steps $2 --save_steps none
+    is "its learning rates" "$(metric lr learning_rate)" "$3 $4 $5 $6"
+    rm -rf lr
+done
+
+# ---- what is kept ----
+is "two checkpoints" "$(checkpoints run)" "checkpoint-6 checkpoint-8"
+works "one and the best" $train --reward random --output_dir best --max_steps 6 --save_steps 2 \
+    --save_total_limit 1 --load_best_model_at_end --eval_data d/test.jsonl --eval_steps 1
+best=$(sed -n 's/^best evaluation: .*, which is best\/checkpoint-\([0-9]*\)$/\1/p' out)
+is "the best evaluation's is named and kept" "$(checkpoints best)" "$(
+    printf 'checkpoint-%d\n' "$best" 6 | sort -u | tr '\n' ' ' | sed 's/ $//')"
+is "it is the highest" "$(metric best eval/reward | awk -v n="$best" '
+    NR == 1 || $1 > top {top = $1; at = NR} END {print at}')" "$best"
+works "it evaluates" "$loco" eval --model best/checkpoint-$best --data d/test.jsonl \
+    --reward random --num_generations 4 --max_prompt_length 16 --max_completion_length 6 --json
+is "to what the run said" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | head -n 1)" \
+    "$(metric best eval/acc | sed -n "${best}p")"
+works "the folder is inspected" "$loco" inspect run
+says "its checkpoints" "  checkpoint-8  yes"
+says "its curve" "┤"
+works "a checkpoint is inspected" "$loco" inspect run/checkpoint-8
+says "it is whole" "files, sizes and checksums as written"
+works "it samples" "$loco" generate --model run/checkpoint-8 --prompt x --max_completion_length 4
+works "the run's own configuration is one" "$loco" train --config run/config.yaml \
+    --resume_from_checkpoint auto
+says "that goes on" "done: run/checkpoint-8"
+works "as long as is asked" $train --reward random --output_dir flat --max_steps 2 \
+    --lr_scheduler_type constant
+works "and longer" $train --reward random --output_dir flat --max_steps 4 \
+    --lr_scheduler_type constant --resume_from_checkpoint auto
+works "at once" $train --reward random --output_dir flat4 --max_steps 4 \
+    --lr_scheduler_type constant --save_steps 2
+holds "are the same steps" same_steps flat flat4
+holds "and weights" cmp flat/checkpoint-4/model.safetensors flat4/checkpoint-4/model.safetensors
+
+# ---- supervised runs ----
+works "a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir warm --max_steps 3 \
+    --max_prompt_length 16 --max_completion_length 2
+says "drops what does not fit and says so" "longer than max_completion_length (first on line "
+says "its steps" "step 3/3  loss "
+is "has no samples" "$(ls warm)" "checkpoint-3 config.yaml env.json metrics.jsonl perf.jsonl"
+printf '{"prompt": "%s", "answer": "1"}\n' 12345678901234567 1234567890123456 >long.jsonl
+works "prompts that are too long" $train --data long.jsonl --reward exact --output_dir long \
+    --prompts_per_step 1 --max_steps 1
+says "are dropped and counted" \
+    "long.jsonl: 2 rows, 1 usable; dropped: 1 longer than max_prompt_length (first on line 1)"
+
+# ---- memory ----
+works "many steps" $train --reward exact,random --output_dir many --max_steps 150 --save_steps 25 \
+    --logging_steps 150 --prompts_per_step 8
+ledger=$(sed -n 's/^memory .*together \([0-9.]*\) \([KMG]iB\)$/\1 \2/p' out | awk '
+    {unit["KiB"] = 1; unit["MiB"] = 1024; print $1 * unit[$2] * 1024}')
+metric many memory/anonymous_bytes >anonymous
+holds "use what the ledger says, within 5 % and 32 MiB" \
+    awk -v ledger="$ledger" '$1 > 1.05 * ledger + 32 * 2 ^ 20 {exit 1}' anonymous
+holds "and do not grow" awk 'NR == 50 {at = $1} NR > 50 && $1 > at + 2 ^ 18 {exit 1}' anonymous
+
+# ---- how it is stopped ----
+waits_for() { # FILE: until it is there, at most a minute
     for _ in $(seq 600); do
-        [ -e "$1" ] && return 0
+        [ -s "$1" ] && return 0
         sleep 0.1
     done
     return 1
 }
-
-works "a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir warm --max_steps 2 \
-    --max_prompt_length 16 --max_completion_length 4
-says "its end" "done: warm/checkpoint-2"
-works "a dry run" $train --output_dir whole --dry_run
-says "shows the memory" "memory     "
-[ ! -e whole ]
-verdict $? "and starts nothing"
-works "a run" $train --output_dir whole --save_steps 2
-says "a line a step" "step 6/6  reward "
-[ "$(wc -l <whole/metrics.jsonl)" -eq 6 ]
-verdict $? "metrics of every step"
-[ "$(ls whole | tr '\n' ' ')" = "checkpoint-4 checkpoint-6 config.yaml env.json metrics.jsonl \
-perf.jsonl samples " ]
-verdict $? "two checkpoints are kept"
-works "the folder is inspected" "$loco" inspect whole
-says "its checkpoints" "  checkpoint-6  yes"
-says "its curve" "┤"
-works "a checkpoint is inspected" "$loco" inspect whole/checkpoint-6
-says "it is whole" "files, sizes and checksums as written"
-works "it samples" "$loco" generate --model whole/checkpoint-6 --prompt x --max_completion_length 4
-
-# same FOLDER: its results are those of the whole run.
-same() {
-    cmp -s "$1/metrics.jsonl" whole/metrics.jsonl &&
-        cmp -s "$1/checkpoint-6/model.safetensors" whole/checkpoint-6/model.safetensors &&
-        diff -rq "$1/samples" whole/samples >/dev/null
-    verdict $? "the same metrics, weights and samples"
-}
-works "two devices (device-invariance)" $train --output_dir two --devices 2 --threads 2
-same two
-works "small micro-batches (micro-batch-invariance)" $train --output_dir small \
-    --microbatch_tokens 20
-same small
-works "the portable level (level-invariance)" env LOCO_KERN=portable $train --output_dir portable
-same portable
-
-# Stopping and going on (restart-exactness).
-$train --output_dir stopped --max_steps 100000 --save_steps none >out 2>err &
+long="--reward random --max_steps 100000 --save_steps none --lr_scheduler_type constant"
+$train $long --output_dir stopped >out 2>err &
 run=$!
 waits_for stopped/samples/step-2.jsonl
 kill -INT $run
 wait $run
-[ $? -eq 130 ]
-verdict $? "Ctrl-C ends a run with status 130"
+is "Ctrl-C ends a run with status" $? 130
 says "it says what it does" "stopping after this step; once more to leave at once"
-ls stopped/checkpoint-*/COMPLETE >/dev/null 2>&1
-verdict $? "it has saved"
-$train --output_dir closed --max_steps 100000 --save_steps none 2>err | head -n 1 >out
-ls closed/checkpoint-*/COMPLETE >/dev/null 2>&1
-verdict $? "a reader that leaves ends a run, saved"
-for fault in step:3 logged:4 save:2 save-weights:1 save-complete:2 save-renamed:2; do
-    rm -rf cut
-    env LOCO_FAULT=$fault $train --output_dir cut --save_steps 2 >out 2>err
-    [ $? -ge 128 ]
-    verdict $? "killed at $fault"
-    works "it goes on" $train --output_dir cut --save_steps 2 --resume_from_checkpoint auto
-    same cut
-done
-
-# Refusals.
-refuses "a folder that holds a run" 8 \
-    "loco train: error: output_dir: whole holds a run already; give another folder, or \
-resume_from_checkpoint=auto to go on with it" \
-    $train --output_dir whole
-differs="loco train: error: whole/checkpoint-6: resuming needs the options the run began with:"
-remedy="Give these, or start a new run in another output_dir"
-again="$train --output_dir whole --resume_from_checkpoint auto"
-refuses "another seed" 8 "$differs seed was 42, is 1. $remedy" $again --seed 1
-refuses "another model" 8 "$differs model was \"m\", is \"wide\". $remedy" $again --model wide
-refuses "other data" 8 "$differs data was \"d/train.jsonl\", is \"d/test.jsonl\". $remedy" \
-    $again --data d/test.jsonl
-cp d/train.jsonl kept.jsonl
-tail -n +2 kept.jsonl >d/train.jsonl
-refuses "a data file that has changed" 8 \
-    "loco train: error: whole/checkpoint-6: data: d/train.jsonl is not the file that the \
-checkpoint was made with; give that file or start anew" \
-    $again
-mv kept.jsonl d/train.jsonl
-cp -r whole broken
-printf x | dd of=broken/checkpoint-6/model.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
-$train --output_dir broken --resume_from_checkpoint auto >out 2>err
-[ $? -eq 8 ]
-verdict $? "a wrong checksum"
-crc='[0-9a-f]{8}'
-grep -qE "^loco train: error: broken/checkpoint-6/model.safetensors: has checksum $crc, COMPLETE \
-says $crc; resume from an earlier checkpoint$" err
-verdict $? "is said"
-rm broken/checkpoint-6/COMPLETE
-refuses "a checkpoint without COMPLETE" 8 \
-    "loco train: error: broken/checkpoint-6/COMPLETE: not found, so the checkpoint is not whole; \
-resume from another" \
-    $train --output_dir broken --resume_from_checkpoint broken/checkpoint-6
-refuses "two processes on one folder" 8 \
-    "loco train: error: $(flock whole/.lock $again 2>&1 | sed 's/^loco train: error: //')" \
-    flock whole/.lock $again
-says "names the other" "whole/.lock: in use by process "
-refuses "a full disk while saving" 3 \
-    "loco train: error: step 2: saving: full/checkpoint-2.tmp/model.safetensors: cannot write: No \
-space left on device; checkpoints before it are whole: mend this, then go on with \
-resume_from_checkpoint=auto" \
-    env LOCO_FAULT=enospc:save:1 $train --output_dir full --save_steps 2
-[ ! -e full/checkpoint-2 ] && [ ! -e full/checkpoint-2.tmp ]
-verdict $? "leaves nothing half-written"
-refuses "an output folder that cannot be" 3 \
-    "loco train: error: d/test.jsonl: cannot make this folder: File exists" \
-    $train --output_dir d/test.jsonl
-cp -r m huge
-printf '\177\177' | dd of=huge/model.safetensors bs=1 conv=notrunc \
-    seek=$(($(wc -c <huge/model.safetensors) - 2)) 2>/dev/null
-$train --model huge --output_dir nan >out 2>err
-[ $? -eq 9 ]
-verdict $? "a step that is not finite stops the run"
-says "names the step" "loco train: error: step 1: "
-[ -s nan/samples/step-1.jsonl ] && [ ! -e nan/checkpoint-1 ]
-verdict $? "its samples are saved, and no checkpoint"
+at=$(checkpoints stopped)
+says "and where" "loco train: error: stopped after step ${at#checkpoint-}, which is saved; go on \
+with resume_from_checkpoint=auto"
+holds "it has saved" [ -s stopped/$at/COMPLETE ]
+is "and recorded every step until there" "$(tail -n 1 stopped/metrics.jsonl | cut -d, -f1)" \
+    "{\"step\": ${at#checkpoint-}"
+$train $long --output_dir twice --prompts_per_step 64 --num_generations 64 \
+    --max_completion_length 256 --decode_slots 16 >out 2>err &
+run=$!
+waits_for out
+kill -INT $run
+sleep 0.2
+kill -INT $run
+wait $run
+is "a second Ctrl-C leaves at once with status" $? 130
+is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
+$train $long --output_dir closed 2>err | head -n 1 >out
+holds "a reader that leaves ends a run, saved" ls closed/checkpoint-*/COMPLETE
 finish
