@@ -60,7 +60,7 @@ static struct train_tree plan_roots(int lo, int hi, int *buffers)
 
 int train_buffers(int leaves, int device, int n_devices)
 {
-    int buffers = 0, elsewhere;
+    int buffers = 0, elsewhere = 0;
     struct train_tree work = {0};
     struct device_fold f;
     const struct train_tree own =
@@ -125,8 +125,8 @@ fail:
     return rc;
 }
 
-/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. The owner's
-   own roots stay in their buffers: other owners will ask for other slices of them. */
+/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. The
+   owner's own roots stay in their buffers: other owners will ask for other slices of them. */
 static int gather_slice(const struct train_tree *tree, int n, int owner, size_t lo, size_t hi,
                         float *piece, int *buffer, struct err *e)
 {
