@@ -200,8 +200,7 @@ int cpu_open(struct device **d, const struct device_conf *conf, struct err *e);
 
 /* A model folder into a weight set, and into the masters of a trainable policy; then packs it. */
 int device_load(struct device *d, enum device_set set, const char *dir, struct err *e);
-/* The policy as a Hugging Face folder; all but the weights is carried over from the folder `like`.
-   */
+/* The policy as a Hugging Face folder; all but the weights is carried over from folder `like`. */
 int device_save(struct device *d, const char *like, const char *dir, struct err *e);
 
 static inline void device_close(struct device *d)
