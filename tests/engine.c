@@ -375,7 +375,9 @@ struct train_update engine_step(struct device *const *device, int n,
     for (int d = 0; d < n; d++) {
         struct train_limits limits = {device[d]->conf.rows, device[d]->conf.segments};
         tree[d].device = device[d];
-        for (int i = train_first_leaf(leaves, d, n); i < train_first_leaf(leaves, d + 1, n); i++) {
+        int lo, hi;
+        train_leaves(leaves, d, n, &lo, &hi);
+        for (int i = lo; i < hi; i++) {
             float *logprob = mem_calloc((size_t)leaf[i].n_tokens, sizeof *logprob);
             struct train_leaf l = {.group = leaf[i].group,
                                    .n_groups = leaf[i].n,

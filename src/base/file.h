@@ -51,6 +51,7 @@ struct file_log {
 int file_log_open(struct file_log *f, const char *path, struct err *e);
 int file_log_append(struct file_log *f, const void *data, size_t n, struct err *e);
 int file_log_truncate(struct file_log *f, uint64_t size, struct err *e);
+int file_log_sync(struct file_log *f, struct err *e); // fsync.
 int64_t file_log_size(const struct file_log *f);
 void file_log_close(struct file_log *f);
 

@@ -135,6 +135,7 @@ int file_out_commit(struct file_out *f, struct err *e)
         TRY(file_fail(e, path, "flush to disk"));
     if (close_out(f) < 0)
         TRY(file_fail(e, path, "close"));
+    file_fault_point("commit");
     TRY(file_rename(tmp, path, e));
 fail:
     if (rc < 0) {
@@ -205,6 +206,12 @@ int file_log_truncate(struct file_log *f, uint64_t size, struct err *e)
 {
     ASSERT(f->open);
     return ftruncate(f->fd, (off_t)size) < 0 ? file_fail(e, f->path, "truncate") : 0;
+}
+
+int file_log_sync(struct file_log *f, struct err *e)
+{
+    ASSERT(f->open);
+    return fsync(f->fd) < 0 ? file_fail(e, f->path, "flush to disk") : 0;
 }
 
 int64_t file_log_size(const struct file_log *f)

@@ -168,10 +168,14 @@ void mem_grow(void *p, size_t *cap, size_t need, size_t size)
 
 void ledger_add(struct ledger *l, const char *name, size_t bytes)
 {
-    ASSERT(l->n < LEDGER_MAX);
-    l->item[l->n].name = name;
-    l->item[l->n].bytes = bytes;
-    l->n++;
+    int i = 0;
+    while (i < l->n && strcmp(l->item[i].name, name) != 0)
+        i++;
+    ASSERT(i < LEDGER_MAX);
+    if (i == l->n)
+        l->item[l->n++].name = name;
+    size_t *sum = &l->item[i].bytes;
+    *sum = bytes > SIZE_MAX - *sum ? SIZE_MAX : *sum + bytes;
 }
 
 size_t ledger_total(const struct ledger *l)

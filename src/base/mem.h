@@ -55,6 +55,7 @@ struct ledger {
     } item[LEDGER_MAX];
 };
 
+/* Adds bytes to the item of that name, which is made when there is none. */
 void ledger_add(struct ledger *l, const char *name, size_t bytes);
 size_t ledger_total(const struct ledger *l);
 

@@ -132,12 +132,6 @@ static int check_evaluation(struct conf *c, struct err *e)
                        "eval_data: nothing would use it; set eval_steps or eval_on_start");
     if (c->load_best_model_at_end && c->eval_steps == 0)
         return err_set(e, ERR_USAGE, "load_best_model_at_end: expected eval_steps to be set");
-    if (c->load_best_model_at_end && c->save_steps % c->eval_steps != 0)
-        return err_set(e, ERR_USAGE,
-                       "load_best_model_at_end: expected save_steps (%" PRId64
-                       ") to be a multiple of eval_steps (%" PRId64 "), so that what is saved was "
-                       "evaluated",
-                       c->save_steps, c->eval_steps);
     if (c->num_generations_eval == 0)
         c->num_generations_eval = c->num_generations;
     if (isnan(c->eval_temperature))

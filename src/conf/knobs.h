@@ -212,7 +212,8 @@
     K(INT, save_total_limit, "2", "none", 1, MANY, LEARN, FREE,                                    \
       "checkpoints kept; an older one goes only after the new one is whole")                       \
     K(BOOL, load_best_model_at_end, "false", NULL, 0, 0, TRAIN, FREE,                              \
-      "keep the checkpoint of the best evaluation beyond save_total_limit and name it at the end") \
+      "save after an evaluation that is the best so far, keep that checkpoint beyond "             \
+      "save_total_limit and name it at the end")                                                   \
     K(INT, logging_steps, "1", NULL, 1, MANY, LEARN, FREE,                                         \
       "steps from one line on the terminal to the next; metrics.jsonl has every step")             \
     K(BOOL, log_completions, "false", NULL, 0, 0, TRAIN, FREE,                                     \

@@ -36,8 +36,9 @@ struct coord_needs {
     int slots;                      // samples decoded at once; 0: nothing is sampled
     int prompt_max, completion_max; // tokens
     int rows;                       // rows of a micro-batch
-    int leaf_groups, samples;       // largest leaf, in groups, and samples of a group
-    int leaves;
+    int groups, samples;            // of a step; samples of a group
+    int leaf_groups, leaves;        // groups of the largest leaf
+    int eval_samples;               // of an evaluation's group; 0: there is none
 };
 
 struct coord {
@@ -58,7 +59,8 @@ struct coord {
 int coord_read(struct coord *c, const struct conf *conf, struct err *e);
 /* Plans memory after coord_read; starts nothing. */
 int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e);
-/* Makes the devices and loads weights: from `weights` (a model folder or a checkpoint). */
+/* Makes the devices and loads the weights of conf->model, or of `weights`, another folder of that
+   shape. */
 int coord_open(struct coord *c, const char *weights, struct err *e);
 void coord_close(struct coord *c); // Idempotent.
 

@@ -32,6 +32,17 @@ struct group {
 
 void group_init(struct group *g, int samples, int tokens_max);
 void group_release(struct group *g);
+/* Bytes of a group with prompts of up to prompt_max tokens, texts not counted. */
+size_t group_bytes(int samples, int tokens_max, int prompt_max);
+
+/* Log-probabilities of sample s as it was drawn. */
+static inline float *group_logprobs(const struct group *g, int s)
+{
+    return g->logprob + (size_t)s * (size_t)g->tokens_max;
+}
+
+/* Groups of `samples` that an evaluation holds at once, on so many slots of all devices. */
+int coord_eval_groups(int slots, int samples);
 
 /* Draws all groups' samples on all devices, each group's on one device, in the order given. A
    finished sample is sent to `rewards` (may be NULL), which is polled between dispatches. */
@@ -49,10 +60,13 @@ void coord_judge(struct reward *rewards, struct group *group);
 /* One leaf of a step: its groups, and arrays over its loss tokens, in order. */
 struct leaf {
     int lo, hi; // groups
-    int n_tokens;
+    size_t n_tokens;
     float *coef, *logprob, *ref, *entropy; // (n_tokens): views of the run's arrays
     struct device_group *group;            // (hi - lo)
 };
+enum { LEAF_FLOATS = 4 }; // of each loss token
+
+enum { RUN_ID = 17 };
 
 struct run {
     struct coord coord;
@@ -60,7 +74,8 @@ struct run {
     const struct coord_sink *sink;
     struct telem *telem;
     struct telem_record metrics, perf;
-    struct file_lock lock;
+    struct file_lock lock; // of output_dir
+    bool made_folder;      // output_dir was not there before
     struct data *data;
     struct data_cursor cursor;
     struct roll *roll[COORD_DEVICES_MAX];
@@ -76,7 +91,7 @@ struct run {
     int n_groups;
     struct leaf *leaf; // (leaves)
     int leaves;
-    float *tokens_of;               // memory of the leaves' arrays
+    float *tokens_of;               // memory of the leaves' arrays, LEAF_FLOATS a token
     struct device_group *groups_of; // the same
     struct grpo_stats stats;
     uint64_t num_tokens; // prompt and completion tokens so far
@@ -84,18 +99,21 @@ struct run {
     int64_t step, steps; // finished, and of the whole run
     double best_metric;  // of evaluations so far; NaN before the first
     int64_t best_step;
-    char run_id[17];         // what the run is a function of, hashed
-    uint32_t model_checksum; // of the weights that the run began with
+    char run_id[RUN_ID];     // what the run is a function of, hashed
+    uint32_t model_checksum; // of the model that the run began with
 };
 
 /* step.c: one optimizer step. On ERR_NUMERIC the groups hold the samples that led to it. */
 int coord_step(struct run *r, struct err *e);
-/* The gradient of all leaves and the update: shared with supervised steps. */
+
+/* leaf.c. Cuts the step's groups into leaves, each leaf's groups sorted by identity; lays the leaves'
+   token arrays once samples are there. */
+void coord_leaves(struct run *r);
+void coord_leaf_tokens(struct run *r);
+/* Reference log-probabilities of all leaves; the gradient of all leaves; the update. */
+int coord_reference(struct run *r, struct err *e);
 int coord_backward(struct run *r, struct err *e);
 int coord_update(struct run *r, uint64_t denominator, struct err *e);
-/* Cuts the step's groups into leaves, each leaf's groups sorted by identity. */
-void coord_leaves(struct run *r);
-void coord_leaf_tokens(struct run *r); // Lays the leaves' token arrays once samples are there.
 
 /* samples.c */
 int coord_write_samples(const struct run *r, struct err *e);
@@ -106,18 +124,37 @@ void coord_show_samples(const struct run *r);              // log_completions
 void coord_step_metrics(struct run *r);
 void coord_header(const struct run *r, struct buf *out);
 
-/* checkpoint.c */
+/* checkpoint.c. Saves r->step; on failure nothing is left of it. */
 int coord_save(struct run *r, struct err *e);
-int coord_find_checkpoint(struct run *r, char **dir, struct err *e); // *dir NULL: start anew.
+/* Removes what a killed run left half-written, and checkpoints that this run will write again or
+   that save_total_limit does not allow. */
+int coord_tidy_checkpoints(const struct run *r, struct err *e);
+/* Steps of all folders named like checkpoints, ascending; owned by the caller. */
+int coord_checkpoint_steps(const struct run *r, int64_t **step, size_t *n, struct err *e);
+char *coord_checkpoint_path(const struct run *r, int64_t step);
+
+/* resume.c. The checkpoint that the configuration asks for, verified; *dir NULL: start anew. */
+int coord_find_checkpoint(const struct run *r, char **dir, struct err *e);
+/* Puts its state back, when it is of this run; model_checksum is known. */
 int coord_restore(struct run *r, const char *dir, struct err *e);
+/* The run_id in dir/name, an object of LoCo's. */
+int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e);
 
 /* sft.c: why a supervised row cannot be used. */
 const char *coord_sft_reject(void *coord, const struct data_row *row);
 
-/* run.c: plan and data; then the folder, the devices, and where the run starts; then its steps. */
-typedef int (*run_step_fn)(struct run *r, struct err *e);
+/* start.c: plan and data; then the folder, the devices, and where the run starts. */
 int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
 int run_open(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
-int run_dry(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
-int run_steps(struct run *r, run_step_fn step, struct err *e);
 void run_close(struct run *r);
+
+/* run.c. A whole run: opened, its steps taken, closed. */
+typedef int (*run_step_fn)(struct run *r, struct err *e);
+int run_all(const struct conf *conf, const struct coord_sink *sink, run_step_fn step,
+            struct err *e);
+
+/* Epochs of the data drawn so far. */
+static inline double run_epoch(const struct run *r)
+{
+    return (double)r->cursor.epoch + (double)r->cursor.position / (double)data_count(r->data);
+}

@@ -3,7 +3,7 @@
  */
 #include "coord/coord.h"
 
-#include "base/file.h"
+#include "coord/coord_int.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -36,6 +36,20 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
     return d;
 }
 
+/* Groups of a step and their leaves' arrays, and groups of an evaluation: memory of the host. */
+static size_t group_memory(const struct coord *c, int slots)
+{
+    const struct coord_needs *n = &c->needs;
+    size_t groups = (size_t)n->groups, samples = (size_t)n->samples;
+    size_t bytes = groups * group_bytes(n->samples, n->completion_max, n->prompt_max);
+    if (n->training)
+        bytes += groups * samples * (size_t)n->completion_max * LEAF_FLOATS * sizeof(float);
+    if (n->eval_samples > 0)
+        bytes += (size_t)coord_eval_groups(slots * c->n_devices, n->eval_samples) *
+                 group_bytes(n->eval_samples, n->completion_max, n->prompt_max);
+    return bytes;
+}
+
 static void fill_ledger(struct coord *c, int slots)
 {
     c->ledger = (struct ledger){0};
@@ -43,6 +57,7 @@ static void fill_ledger(struct coord *c, int slots)
         struct device_conf d = plan_device(c, i, slots);
         device_ledger(&d, &c->ledger);
     }
+    ledger_add(&c->ledger, "samples", group_memory(c, slots));
 }
 
 /* Slots of one device: what is asked for, cut to kv_memory, and halved until the plan fits when the
@@ -194,6 +209,7 @@ struct coord_needs coord_needs_of(const struct conf *conf)
                             .leaves = 1,
                             .leaf_groups = 1};
     if (n.training) {
+        n.groups = (int)conf->prompts_per_step;
         n.leaves = (int)conf->reduction_leaves;
         n.leaf_groups = ((int)conf->prompts_per_step + n.leaves - 1) / n.leaves;
     }
@@ -202,6 +218,10 @@ struct coord_needs coord_needs_of(const struct conf *conf)
         n.slots = (int)conf->decode_slots;
         if (n.slots == 0)
             n.slots = train ? (int)conf->prompts_per_step * n.samples : 64;
+        if (conf->command == CONF_EVAL)
+            n.eval_samples = n.samples;
+        else if (train && conf->eval_data)
+            n.eval_samples = (int)conf->num_generations_eval;
     }
     return n;
 }

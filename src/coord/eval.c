@@ -124,11 +124,17 @@ fail:
     return rc;
 }
 
+int coord_eval_groups(int slots, int samples)
+{
+    enum { ROUNDS = 4 }; // so that few slots idle while the last samples end
+    return MAX(1, ROUNDS * slots / samples);
+}
+
 /* Runs fn over all rows, some prompts at a time. */
 static int each_group(struct tally *t, int samples, float temperature, uint64_t rows,
                       void (*fn)(struct tally *, const struct group *), struct err *e)
 {
-    int rc = 0, at_once = MAX(1, 4 * t->c->slots * t->c->n_devices / samples);
+    int rc = 0, at_once = coord_eval_groups(t->c->slots * t->c->n_devices, samples);
     at_once = (int)MIN((uint64_t)at_once, rows);
     struct group *group = mem_calloc((size_t)at_once, sizeof *group);
     for (int i = 0; i < at_once; i++)

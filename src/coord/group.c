@@ -27,6 +27,14 @@ void group_release(struct group *g)
     *g = (struct group){0};
 }
 
+size_t group_bytes(int samples, int tokens_max, int prompt_max)
+{
+    size_t S = (size_t)samples, T = (size_t)tokens_max;
+    struct group g;
+    return sizeof g + S * (sizeof *g.sample + sizeof *g.completion) +
+           S * T * (sizeof *g.token + sizeof *g.logprob) + (size_t)prompt_max * sizeof *g.prompt.id;
+}
+
 static void submit_group(struct roll *roll, struct group *g, uint64_t tag)
 {
     memset(g->sample, 0, (size_t)g->S * sizeof *g->sample);
@@ -102,7 +110,7 @@ int coord_draw(struct coord *c, struct roll *const *roll, struct group *group, i
     int rc = 0, total = 0, finished = 0;
     bool busy[COORD_DEVICES_MAX];
     for (int i = 0; i < n; i++) {
-        // Contiguous, as leaves are: whoever draws a leaf trains it.
+        // Contiguous, as leaves are: a device draws what it trains, save at the leaves' borders.
         submit_group(roll[(int64_t)i * c->n_devices / n], &group[i], (uint64_t)i);
         total += group[i].S;
     }

@@ -1,4 +1,4 @@
-/* Leaves: the step's groups in fixed sets, trained on the devices that own them, all devices at
+/* Leaves: the step's groups in fixed sets, passed through the devices that own them, all devices at
  * once, and the update that follows.
  */
 #include "coord/coord.h"
@@ -33,7 +33,7 @@ void coord_leaf_tokens(struct run *r)
     size_t at = 0;
     for (int i = 0; i < r->leaves; i++) {
         struct leaf *l = &r->leaf[i];
-        float *memory = r->tokens_of + 4 * at;
+        float *memory = r->tokens_of + LEAF_FLOATS * at;
         l->group = r->groups_of + l->lo;
         l->n_tokens = 0;
         for (int k = l->lo; k < l->hi; k++) {
@@ -42,77 +42,93 @@ void coord_leaf_tokens(struct run *r)
                                                     .sample = g->completion,
                                                     .n_samples = g->S};
             for (int s = 0; s < g->S; s++)
-                l->n_tokens += g->sample[s].n;
+                l->n_tokens += (size_t)g->sample[s].n;
         }
         l->coef = memory;
         l->logprob = memory + l->n_tokens;
-        l->ref = memory + 2 * (size_t)l->n_tokens;
-        l->entropy = memory + 3 * (size_t)l->n_tokens;
-        at += (size_t)l->n_tokens;
+        l->ref = memory + 2 * l->n_tokens;
+        l->entropy = memory + 3 * l->n_tokens;
+        at += l->n_tokens;
     }
 }
 
-/* Device d's leaves: [lo, hi). */
-static int first_leaf(const struct run *r, int d)
-{
-    return r->leaves * d / r->coord.n_devices;
-}
+/* ---- a pass of all leaves through their devices ---- */
 
-static int start_leaf(struct run *r, int d, int leaf, struct err *e)
+enum pass { PASS_REFERENCE, PASS_TRAIN };
+
+static int start_leaf(struct run *r, enum pass pass, int d, int leaf, struct err *e)
 {
     const struct leaf *l = &r->leaf[leaf];
+    bool trains = pass == PASS_TRAIN;
     struct train_leaf t = {.group = l->group,
                            .n_groups = l->hi - l->lo,
-                           .coef = l->coef,
-                           .logprob = l->logprob,
-                           .entropy = l->entropy};
-    int buffer, rc = train_tree_leaf(&r->tree[d], leaf, &buffer, e);
-    if (rc < 0)
-        return rc;
-    train_start(&r->lane[d], r->coord.device[d], r->coord.limits, DEVICE_POLICY, r->temperature, &t,
-                buffer);
-    return 0;
+                           .coef = trains ? l->coef : NULL,
+                           .logprob = trains ? l->logprob : l->ref,
+                           .entropy = trains ? l->entropy : NULL};
+    int buffer = -1, rc = trains ? train_tree_leaf(&r->tree[d], leaf, &buffer, e) : 0;
+    if (rc == 0)
+        train_start(&r->lane[d], r->coord.device[d], r->coord.limits,
+                    trains ? DEVICE_POLICY : DEVICE_REFERENCE, r->temperature, &t, buffer);
+    return rc;
 }
 
-/* Moves device d on: the next micro-batch of its leaf, or its next leaf. *leaf counts. */
-static int begin_next(struct run *r, int d, int *leaf, bool *busy, struct err *e)
+/* Leaves of a device that are not started. */
+struct rest {
+    int leaf, hi;
+};
+
+/* Moves device d on: the next micro-batch of its leaf, or its next leaf. */
+static int begin_next(struct run *r, enum pass pass, int d, struct rest *rest, bool *busy,
+                      struct err *e)
 {
     int rc = 0;
-    while (!(*busy = train_begin(&r->lane[d])) && *leaf < first_leaf(r, d + 1)) {
-        if (*leaf > first_leaf(r, d)) // one was finished
+    while (!(*busy = train_begin(&r->lane[d]))) {
+        if (pass == PASS_TRAIN)
             TRY(train_tree_fold(&r->tree[d], e));
-        TRY(start_leaf(r, d, (*leaf)++, e));
+        if (rest->leaf == rest->hi)
+            break;
+        TRY(start_leaf(r, pass, d, rest->leaf++, e));
     }
-    if (!*busy)
-        TRY(train_tree_fold(&r->tree[d], e));
 fail:
     return rc;
 }
 
-int coord_backward(struct run *r, struct err *e)
+static int pass_leaves(struct run *r, enum pass pass, struct err *e)
 {
-    int rc = 0, n = r->coord.n_devices, leaf[COORD_DEVICES_MAX];
-    bool busy[COORD_DEVICES_MAX] = {0};
+    int rc = 0, n = r->coord.n_devices;
+    struct rest rest[COORD_DEVICES_MAX];
+    bool busy[COORD_DEVICES_MAX];
     for (int d = 0; d < n; d++) {
-        leaf[d] = first_leaf(r, d);
-        TRY(start_leaf(r, d, leaf[d]++, e));
+        train_leaves(r->leaves, d, n, &rest[d].leaf, &rest[d].hi);
+        TRY(start_leaf(r, pass, d, rest[d].leaf++, e));
     }
-    for (bool any = true; any;) {
+    for (bool any = true; any && rc == 0;) {
         any = false;
-        for (int d = 0; d < n && rc == 0; d++)
-            rc = begin_next(r, d, &leaf[d], &busy[d], e);
         for (int d = 0; d < n; d++) {
+            busy[d] = false;
+            if (rc == 0)
+                rc = begin_next(r, pass, d, &rest[d], &busy[d], e);
+            any |= busy[d];
+        }
+        for (int d = 0; d < n; d++) { // whatever was begun is finished, also after an error
             int here = busy[d] ? train_finish(&r->lane[d], rc < 0 ? NULL : e) : 0;
             rc = rc < 0 ? rc : here;
-            any |= busy[d];
-            busy[d] = false;
         }
-        if (rc < 0)
-            goto fail;
     }
-    for (int i = 0; i < r->leaves; i++)
-        telem_count(r->telem, TELEM_TRAIN_TOKENS, (uint64_t)r->leaf[i].n_tokens);
 fail:
+    return rc;
+}
+
+int coord_reference(struct run *r, struct err *e)
+{
+    return pass_leaves(r, PASS_REFERENCE, e);
+}
+
+int coord_backward(struct run *r, struct err *e)
+{
+    int rc = pass_leaves(r, PASS_TRAIN, e);
+    for (int i = 0; i < r->leaves && rc == 0; i++)
+        telem_count(r->telem, TELEM_TRAIN_TOKENS, r->leaf[i].n_tokens);
     return rc;
 }
 

@@ -36,6 +36,16 @@ static void count_rules(struct run *r)
             reward_counts_add(&r->reward_counts, &r->group[i].sample[s].result);
 }
 
+/* Sampler against trainer: coord_step stops at any other value. */
+static void put_sampling(struct telem_record *m)
+{
+    telem_put(m, 0, "sampling/sampling_logp_difference/mean");
+    telem_put(m, 0, "sampling/sampling_logp_difference/max");
+    telem_put(m, 1, "sampling/importance_sampling_ratio/min");
+    telem_put(m, 1, "sampling/importance_sampling_ratio/mean");
+    telem_put(m, 1, "sampling/importance_sampling_ratio/max");
+}
+
 void coord_step_metrics(struct run *r)
 {
     struct telem_record *m = &r->metrics;
@@ -43,14 +53,13 @@ void coord_step_metrics(struct run *r)
     size_t rows = 0, padded = 0;
 
     prompt_lengths(r, &mean, &max, &r->num_tokens);
-    telem_put(m, (double)r->cursor.epoch + (double)r->cursor.position / (double)data_count(r->data),
-              "epoch");
+    telem_put(m, run_epoch(r), "epoch");
     telem_put(m, (double)r->num_tokens, "num_tokens");
     if (r->grpo.n_rewards > 0) {
         grpo_metrics(&r->grpo, &r->stats, put_metric, m);
         count_rules(r);
         reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);
-        telem_put(m, 0, "sampling/sampling_logp_difference/max"); // coord_step stops at any other
+        put_sampling(m);
     }
     telem_put(m, r->update.grad_norm, "grad_norm");
     telem_put(m, (double)r->update.adamw.lr, "learning_rate");
@@ -61,6 +70,7 @@ void coord_step_metrics(struct run *r)
     for (int d = 0; d < r->coord.n_devices; d++) {
         rows += r->lane[d].rows;
         padded += r->lane[d].rows_padded;
+        r->lane[d].rows = r->lane[d].rows_padded = 0;
     }
     telem_put(&r->perf, padded > 0 ? 1 - (double)rows / (double)padded : 0, "pack/padding_ratio");
 }

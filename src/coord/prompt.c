@@ -73,19 +73,16 @@ int coord_rewards(const struct conf *conf, struct reward_conf *rewards, double w
     const struct conf_names *names = &conf->reward;
     *rewards = (struct reward_conf){
         .n = names->n, .last_number = conf->math_last_number, .seed = (uint64_t)conf->seed};
-    if (names->n < 1 || names->n > REWARD_MAX)
-        return err_set(e, ERR_USAGE, "reward: expected 1 to %d names, got %d", REWARD_MAX,
+    if (names->n > REWARD_MAX)
+        return err_set(e, ERR_USAGE, "reward: expected at most %d names, got %d", REWARD_MAX,
                        names->n);
-    if (conf->reward_weights.n > 0 && conf->reward_weights.n != names->n)
-        return err_set(e, ERR_USAGE, "reward_weights: expected %d, one for each reward, got %d",
-                       names->n, conf->reward_weights.n);
     for (int i = 0; i < names->n; i++) {
         if (!reward_find(names->item[i], &rewards->kind[i]))
             return err_set(e, ERR_USAGE,
                            "reward: '%s' is not known; expected exact, format, math or "
                            "random",
                            names->item[i]);
-        weight[i] = conf->reward_weights.n > 0 ? conf->reward_weights.item[i] : 1;
+        weight[i] = conf->reward_weights.item[i];
     }
     return 0;
 }

@@ -23,14 +23,14 @@ static void put_text(struct buf *out, const char *key, const char *text, size_t 
 static void put_tokens(struct buf *out, const struct group *g, int s)
 {
     const struct sample *x = &g->sample[s];
-    size_t at = (size_t)s * (size_t)g->tokens_max;
+    const float *logprob = group_logprobs(g, s);
     buf_puts(out, ", \"token_ids\": [");
     for (int t = 0; t < x->n; t++)
-        buf_printf(out, "%s%d", t ? ", " : "", g->token[at + (size_t)t]);
+        buf_printf(out, "%s%d", t ? ", " : "", g->completion[s].token[t]);
     buf_puts(out, "], \"logprobs\": [");
     for (int t = 0; t < x->n; t++) {
         buf_puts(out, t ? ", " : "");
-        buf_float(out, g->logprob[at + (size_t)t]);
+        buf_float(out, logprob[t]);
     }
     buf_putc(out, ']');
 }
@@ -64,21 +64,37 @@ static void put_sample(const struct run *r, const struct group *g, int s, struct
     buf_release(&text);
 }
 
+/* Samples that were drawn: a step that broke may have others. */
+static int write_group(const struct run *r, const struct group *g, struct file_out *file,
+                       struct buf *line, struct err *e)
+{
+    int rc = 0;
+    for (int s = 0; s < g->S && rc == 0; s++) {
+        buf_clear(line);
+        if (g->sample[s].n > 0)
+            put_sample(r, g, s, line);
+        rc = file_out_write(file, buf_str(line), line->len, e);
+    }
+    return rc;
+}
+
 int coord_write_samples(const struct run *r, struct err *e)
 {
+    int rc = 0;
     char name[48];
-    struct buf out = {0};
+    struct buf line = {0};
+    struct file_out file = {0};
     char *dir = samples_dir(r);
     snprintf(name, sizeof name, "step-%" PRId64 ".jsonl", r->step + 1);
     char *path = file_join(dir, name);
+    TRY(file_mkdirs(dir, e));
+    TRY(file_out_open(&file, path, e));
     for (int i = 0; i < r->n_groups; i++)
-        for (int s = 0; s < r->group[i].S; s++)
-            if (r->group[i].sample[s].n > 0)
-                put_sample(r, &r->group[i], s, &out);
-    int rc = file_mkdirs(dir, e);
-    if (rc == 0)
-        rc = file_write_atomic(path, buf_str(&out), out.len, e);
-    buf_release(&out);
+        TRY(write_group(r, &r->group[i], &file, &line, e));
+    TRY(file_out_commit(&file, e));
+fail:
+    file_out_abort(&file);
+    buf_release(&line);
     mem_free(path);
     mem_free(dir);
     return rc;

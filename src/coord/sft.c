@@ -67,16 +67,16 @@ static int step(struct run *r, struct err *e)
     telem_leave(r->telem, TELEM_DATA);
     TRY(rc);
     for (int i = 0; i < r->leaves; i++) {
-        for (int t = 0; t < r->leaf[i].n_tokens; t++)
+        for (size_t t = 0; t < r->leaf[i].n_tokens; t++)
             r->leaf[i].coef[t] = -1;
-        tokens += (uint64_t)r->leaf[i].n_tokens;
+        tokens += r->leaf[i].n_tokens;
     }
     telem_enter(r->telem, TELEM_UPDATE);
     rc = coord_backward(r, e);
     telem_leave(r->telem, TELEM_UPDATE);
     TRY(rc);
     for (int i = 0; i < r->leaves; i++) {
-        for (int t = 0; t < r->leaf[i].n_tokens; t++) {
+        for (size_t t = 0; t < r->leaf[i].n_tokens; t++) {
             grpo_tally_add(&loss, -r->leaf[i].logprob[t]);
             grpo_tally_add(&entropy, r->leaf[i].entropy[t]);
         }
@@ -92,15 +92,5 @@ fail:
 
 int coord_sft(const struct conf *conf, const struct coord_sink *sink, struct err *e)
 {
-    int rc = 0;
-    struct run r;
-    if (conf->dry_run) {
-        rc = run_dry(&r, conf, sink, e);
-    } else {
-        TRY(run_open(&r, conf, sink, e));
-        TRY(run_steps(&r, step, e));
-    }
-fail:
-    run_close(&r);
-    return rc;
+    return run_all(conf, sink, step, e);
 }

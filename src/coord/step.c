@@ -22,7 +22,7 @@ static int prompts(struct run *r, struct err *e)
     return 0;
 }
 
-/* Rollout: every device draws the samples of its leaves; rewards are judged between dispatches. */
+/* Rollout: every device draws samples; rewards are judged between dispatches. */
 static int rollout(struct run *r, struct err *e)
 {
     struct sampling how = {.temperature = r->temperature,
@@ -35,27 +35,11 @@ static int rollout(struct run *r, struct err *e)
 }
 
 /* Reward: whatever is not judged yet. */
-static void reward(struct run *r)
+static int reward(struct run *r)
 {
     coord_judge(r->rewards, r->group);
     coord_leaf_tokens(r);
-}
-
-/* Reference: log-probabilities of the samples under the model as it was, when beta asks for them.
-   */
-static int reference(struct run *r, struct err *e)
-{
-    int rc = 0;
-    struct coord *c = &r->coord;
-    for (int i = 0; i < r->leaves && r->grpo.kl != GRPO_KL_NONE; i++) {
-        struct leaf *l = &r->leaf[i];
-        struct train_leaf t = {.group = l->group, .n_groups = l->hi - l->lo, .logprob = l->ref};
-        int d = i * c->n_devices / r->leaves;
-        train_start(&r->lane[d], c->device[d], c->limits, DEVICE_REFERENCE, r->temperature, &t, -1);
-        TRY(train_all(&r->lane[d], e));
-    }
-fail:
-    return rc;
+    return 0;
 }
 
 /* Advantage: how much better than its group each sample is. */
@@ -75,11 +59,9 @@ static void advantages(struct run *r, struct group *g)
 }
 
 /* One sample for the loss. On policy its recorded log-probabilities are the policy's own. */
-static struct grpo_sample loss_sample(const struct run *r, const struct group *g, int s,
-                                      const float *ref)
+static struct grpo_sample loss_sample(const struct group *g, int s, const float *ref)
 {
-    const float *logprob = g->logprob + (size_t)s * (size_t)g->tokens_max;
-    (void)r;
+    const float *logprob = group_logprobs(g, s);
     return (struct grpo_sample){.n_tokens = (size_t)g->sample[s].n,
                                 .logp = logprob,
                                 .logp_old = logprob,
@@ -89,7 +71,7 @@ static struct grpo_sample loss_sample(const struct run *r, const struct group *g
 }
 
 /* Loss: a coefficient for every token, without the step's denominator. */
-static void loss(struct run *r)
+static int loss(struct run *r)
 {
     r->stats = (struct grpo_stats){0};
     for (int i = 0; i < r->leaves; i++) {
@@ -99,15 +81,29 @@ static void loss(struct run *r)
             struct group *g = &r->group[k];
             advantages(r, g);
             for (int s = 0; s < g->S; s++) {
-                struct grpo_sample sample = loss_sample(r, g, s, l->ref + at);
+                struct grpo_sample sample = loss_sample(g, s, l->ref + at);
                 grpo_sample_loss(&r->grpo, &sample, l->coef + at, &r->stats);
                 at += sample.n_tokens;
             }
         }
     }
+    return 0;
 }
 
-/* The promise that training sees what was sampled: the same float for every token. */
+/* The promise that training sees what was sampled: the same float for every token of a sample. */
+static int check_sample(const struct group *g, int s, const float *trained, struct err *e)
+{
+    const float *drawn = group_logprobs(g, s);
+    for (int t = 0; t < g->sample[s].n; t++)
+        if (memcmp(&drawn[t], &trained[t], sizeof *drawn) != 0)
+            return err_set(e, ERR_NUMERIC,
+                           "sampler-equals-trainer broke: epoch %u, index %u, sample %d, token %d "
+                           "has log-probability %.9g when sampled and %.9g in training",
+                           g->draw.epoch, g->draw.index, s, t, (double)drawn[t],
+                           (double)trained[t]);
+    return 0;
+}
+
 static int check_logprobs(struct run *r, struct err *e)
 {
     for (int i = 0; i < r->leaves; i++) {
@@ -116,23 +112,27 @@ static int check_logprobs(struct run *r, struct err *e)
         for (int k = l->lo; k < l->hi; k++) {
             struct group *g = &r->group[k];
             for (int s = 0; s < g->S; s++) {
-                const float *drawn = g->logprob + (size_t)s * (size_t)g->tokens_max;
-                struct grpo_sample sample = loss_sample(r, g, s, NULL);
-                for (int t = 0; t < g->sample[s].n; t++)
-                    if (memcmp(&drawn[t], &l->logprob[at + (size_t)t], sizeof *drawn) != 0)
-                        return err_set(
-                            e, ERR_NUMERIC,
-                            "sampler-equals-trainer broke: epoch %u, index %u, sample %d, "
-                            "token %d has log-probability %.9g when sampled and %.9g in "
-                            "training",
-                            g->draw.epoch, g->draw.index, s, t, (double)drawn[t],
-                            (double)l->logprob[at + (size_t)t]);
+                struct grpo_sample sample = loss_sample(g, s, NULL);
+                int rc = check_sample(g, s, l->logprob + at, e);
+                if (rc < 0)
+                    return rc;
                 grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
-                at += (size_t)g->sample[s].n;
+                at += sample.n_tokens;
             }
         }
     }
     return 0;
+}
+
+/* Update: of no weight when the gradient is not finite; a loss alone that is not ends the run too.
+ */
+static int update(struct run *r, struct err *e)
+{
+    int rc = coord_update(r, grpo_denominator(&r->grpo, r->stats.samples, r->stats.tokens), e);
+    if (rc == 0 && r->stats.loss.bad > 0)
+        rc = err_set(e, ERR_NUMERIC, "the loss is not finite at %llu of %llu tokens",
+                     (unsigned long long)r->stats.loss.bad, (unsigned long long)r->stats.tokens);
+    return rc;
 }
 
 int coord_step(struct run *r, struct err *e)
@@ -148,12 +148,13 @@ int coord_step(struct run *r, struct err *e)
     } while (0)
     PHASE(DATA, prompts(r, e));
     PHASE(ROLLOUT, rollout(r, e));
-    PHASE(REWARD, (reward(r), 0));
-    PHASE(REF_LOGP, reference(r, e));
-    PHASE(ADV, (loss(r), 0));
-    PHASE(UPDATE, coord_backward(r, e)); // forward, check, backward, and the leaves' tree
+    PHASE(REWARD, reward(r));
+    if (r->grpo.kl != GRPO_KL_NONE)
+        PHASE(REF_LOGP, coord_reference(r, e)); // the samples under the model as it was
+    PHASE(ADV, loss(r));
+    PHASE(UPDATE, coord_backward(r, e)); // forward, backward, and the leaves' tree
     PHASE(ADV, check_logprobs(r, e));
-    PHASE(APPLY, coord_update(r, grpo_denominator(&r->grpo, r->stats.samples, r->stats.tokens), e));
+    PHASE(APPLY, update(r, e));
 #undef PHASE
 fail:
     return rc;

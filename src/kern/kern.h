@@ -117,7 +117,7 @@ struct attn_grad {
     size_t ld_dq;
     float *dk_lo, *dv_lo; // (split, ld_lo): continued, row = position
     size_t ld_lo;
-    float *dk_hi, *dv_hi; // (n, ld_hi): continued from the caller's zeros, row = position - split
+    float *dk_hi, *dv_hi; // (pos + n - split, ld_hi): continued, row = position - split
     size_t ld_hi;
     void *scratch;
 };

@@ -4,13 +4,13 @@
  */
 #include "model/model.h"
 
+#include "model/model_int.h"
 #include "base/file.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
-enum { CONFIG_BYTES_MAX = 16 << 20 };
+enum { CONFIG_BYTES_MAX = 16 << 20, LAYERS_MAX = 1024 };
 
 static const char *const FAMILY_TYPE[] = {"llama", "qwen2", "qwen3"};
 static const char *const FAMILY_CLASS[] = {"LlamaForCausalLM", "Qwen2ForCausalLM",
@@ -80,12 +80,11 @@ static int get_bool(const json_t *root, const char *key, bool fallback, bool *ou
     return 0;
 }
 
-static int get_id(const json_t *root, const char *key)
+/* A token id, or -1 for whatever else v is. */
+static int id_of(const json_t *v)
 {
-    const json_t *v = json_object_get(root, key);
-    return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < INT32_MAX
-               ? (int)json_integer_value(v)
-               : -1;
+    json_int_t id = json_is_integer(v) ? json_integer_value(v) : -1;
+    return id >= 0 && id < INT32_MAX ? (int)id : -1;
 }
 
 /* ---- refusals ---- */
@@ -126,10 +125,9 @@ static int refuse_extras(const json_t *root, struct err *e)
         if (!v || json_is_null(v) || json_is_false(v) ||
             (json_is_number(v) && json_number_value(v) == NEUTRAL[i].value))
             continue;
-        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
         int rc = err_set(e, ERR_UNSUPPORTED,
-                         "%s = %.60s is not supported; LoCo would compute "
-                         "something else",
+                         "%s = %.60s is not supported; LoCo would compute something else",
                          NEUTRAL[i].key, text ? text : "?");
         mem_free(text);
         return rc;
@@ -147,16 +145,15 @@ static int refuse_extras(const json_t *root, struct err *e)
 
 static int refuse_windows(const json_t *root, struct err *e)
 {
-    const json_t *types = json_object_get(root, "layer_types"), *v;
-    size_t i;
-    json_array_foreach(
-        types, i,
-        v) if (!json_is_string(v) ||
-               strcmp(json_string_value(v), "full_attention") !=
-                   0) return err_set(e, ERR_UNSUPPORTED,
-                                     "layer_types[%zu] = '%s' is not supported; every layer "
-                                     "must be full_attention",
-                                     i, json_is_string(v) ? json_string_value(v) : "?");
+    const json_t *types = json_object_get(root, "layer_types");
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (!type || strcmp(type, "full_attention") != 0)
+            return err_set(e, ERR_UNSUPPORTED,
+                           "layer_types[%zu] = '%.40s' is not supported; every layer must be "
+                           "full_attention",
+                           i, type ? type : "?");
+    }
     return 0;
 }
 
@@ -177,55 +174,70 @@ static int read_family(struct model_config *c, const json_t *root, struct err *e
         return 0;
     }
     return err_set(e, ERR_UNSUPPORTED,
-                   "model_type '%s' is not supported; LoCo trains llama, qwen2 and "
-                   "qwen3",
-                   type);
+                   "model_type '%.40s' is not supported; LoCo trains llama, qwen2 and qwen3", type);
 }
 
 /* ---- rope ---- */
 
-static int read_rope(struct model_config *c, const json_t *root, struct err *e)
+/* Llama 3's four numbers; transformers' _compute_llama3_parameters says what they do. */
+static int read_llama3(struct model_config *c, const json_t *rope, struct err *e)
 {
     int rc = 0;
-    const json_t *modern = json_object_get(root, "rope_parameters");
-    const json_t *scaling = json_is_object(modern) ? modern : json_object_get(root, "rope_scaling");
-    const char *where = json_is_object(modern) ? "rope_parameters" : "rope_scaling";
-
-    TRY(get_real(root, "rope_theta", 10000, &c->rope_theta, e));
-    if (!scaling || json_is_null(scaling))
-        return 0;
-    if (!json_is_object(scaling))
-        return err_set(e, ERR_FORMAT, "%s: expected an object or null", where);
-    TRY(get_real(scaling, "rope_theta", c->rope_theta, &c->rope_theta, e));
-    const char *kind = json_string_value(json_object_get(scaling, "rope_type"));
-    if (!kind)
-        kind = json_string_value(json_object_get(scaling, "type"));
-    double partial = 1;
-    TRY(get_real(scaling, "partial_rotary_factor", 1, &partial, e));
-    if (partial != 1)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "%s: partial_rotary_factor %g is not supported; expected 1", where, partial);
-    if (!kind || strcmp(kind, "default") == 0)
-        return 0;
-    if (strcmp(kind, "llama3") != 0)
-        return err_set(e, ERR_UNSUPPORTED,
-                       "%s: rope type '%s' is not supported; expected default or "
-                       "llama3",
-                       where, kind);
     c->rope_llama3 = true;
-    TRY(get_real(scaling, "factor", 0, &c->rope_factor, e));
-    TRY(get_real(scaling, "low_freq_factor", 0, &c->rope_low, e));
-    TRY(get_real(scaling, "high_freq_factor", 0, &c->rope_high, e));
-    TRY(get_real(scaling, "original_max_position_embeddings", 0, &c->rope_original, e));
+    TRY(get_real(rope, "factor", 0, &c->rope_factor, e));
+    TRY(get_real(rope, "low_freq_factor", 0, &c->rope_low, e));
+    TRY(get_real(rope, "high_freq_factor", 0, &c->rope_high, e));
+    TRY(get_real(rope, "original_max_position_embeddings", 0, &c->rope_original, e));
     if (c->rope_factor <= 0 || c->rope_low <= 0 || c->rope_original <= 0 ||
         c->rope_high <= c->rope_low)
-        return err_set(e, ERR_FORMAT,
-                       "%s: llama3 needs factor, low_freq_factor < high_freq_factor and "
-                       "original_max_position_embeddings",
-                       where);
-    return 0;
+        rc = err_set(e, ERR_FORMAT,
+                     "llama3 needs factor, low_freq_factor < high_freq_factor and "
+                     "original_max_position_embeddings");
 fail:
-    return err_in(e, rc, "%s", where);
+    return rc;
+}
+
+static int read_rope_object(struct model_config *c, const json_t *rope, struct err *e)
+{
+    int rc = 0;
+    double partial;
+    const char *kind = json_string_value(json_object_get(rope, "rope_type"));
+    if (!kind)
+        kind = json_string_value(json_object_get(rope, "type"));
+    if (!json_is_object(rope))
+        return err_set(e, ERR_FORMAT, "expected an object or null");
+    if (json_object_get(rope, "full_attention") || json_object_get(rope, "sliding_attention"))
+        return err_set(e, ERR_UNSUPPORTED,
+                       "an object per kind of layer is not supported; expected one for all");
+    TRY(get_real(rope, "rope_theta", c->rope_theta, &c->rope_theta, e));
+    TRY(get_real(rope, "partial_rotary_factor", 1, &partial, e));
+    if (partial != 1)
+        return err_set(e, ERR_UNSUPPORTED, "partial_rotary_factor %g is not supported; expected 1",
+                       partial);
+    if (!kind || strcmp(kind, "default") == 0)
+        return 0;
+    if (strcmp(kind, "llama3") == 0)
+        return read_llama3(c, rope, e);
+    rc = err_set(e, ERR_UNSUPPORTED, "rope type '%s' is not supported; expected default or llama3",
+                 kind);
+fail:
+    return rc;
+}
+
+/* transformers 5 has all in rope_parameters; 4 has rope_theta apart, the rest in rope_scaling. */
+static int read_rope(struct model_config *c, const json_t *root, struct err *e)
+{
+    const char *key = "rope_parameters";
+    const json_t *rope = json_object_get(root, key);
+    int rc = get_real(root, "rope_theta", 10000, &c->rope_theta, e);
+    if (rc < 0)
+        return rc;
+    if (!rope || json_is_null(rope))
+        rope = json_object_get(root, key = "rope_scaling");
+    if (!rope || json_is_null(rope))
+        return 0;
+    rc = read_rope_object(c, rope, e);
+    return rc < 0 ? err_in(e, rc, "%s", key) : 0;
 }
 
 /* ---- the whole ---- */
@@ -251,11 +263,16 @@ static int read_shape(struct model_config *c, const json_t *root, struct err *e)
                        c->G);
     if (c->E % 2 != 0 || c->E > 1024)
         return err_set(e, ERR_UNSUPPORTED,
-                       "head_dim %d is not supported; expected an even number up to "
-                       "1024",
-                       c->E);
-    if ((int64_t)c->H * c->E > 1 << 20 || (int64_t)c->V * c->D > (int64_t)1 << 40)
-        return err_set(e, ERR_UNSUPPORTED, "the model's sizes exceed what LoCo can address");
+                       "head_dim %d is not supported; expected an even number up to 1024", c->E);
+    if (c->L > LAYERS_MAX)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "num_hidden_layers %d is not supported; expected up to %d", c->L,
+                       LAYERS_MAX);
+    if (((int64_t)c->H + 2 * c->G + 1) * c->E > MODEL_TMP)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "%d query heads and %d key heads of width %d are not supported; q, k and v "
+                       "of a token may have %d numbers",
+                       c->H, c->G, c->E, MODEL_TMP);
 fail:
     return rc;
 }
@@ -280,25 +297,19 @@ static int read_biases(struct model_config *c, const json_t *root, struct err *e
 /* eos_token_id is an integer or a list of them. */
 static int read_eos(struct model_config *c, const json_t *root, struct err *e)
 {
-    const json_t *v = json_object_get(root, "eos_token_id"), *item;
-    size_t i;
+    const json_t *v = json_object_get(root, "eos_token_id");
     if (!v || json_is_null(v))
         return 0;
-    c->n_eos = 0;
-    if (json_is_integer(v)) {
-        c->eos[c->n_eos++] = get_id(root, "eos_token_id");
-    } else {
-        if (!json_is_array(v) || json_array_size(v) > MODEL_EOS_MAX)
+    if (!json_is_integer(v) && !(json_is_array(v) && json_array_size(v) <= MODEL_EOS_MAX))
+        return err_set(e, ERR_FORMAT, "eos_token_id: expected an integer or a list of at most %d",
+                       MODEL_EOS_MAX);
+    c->n_eos = json_is_array(v) ? (int)json_array_size(v) : 1;
+    for (int i = 0; i < c->n_eos; i++) {
+        c->eos[i] = id_of(json_is_array(v) ? json_array_get(v, (size_t)i) : v);
+        if (c->eos[i] < 0 || c->eos[i] >= c->V)
             return err_set(e, ERR_FORMAT,
-                           "eos_token_id: expected an integer or a list of at most %d",
-                           MODEL_EOS_MAX);
-        json_array_foreach(v, i, item) c->eos[c->n_eos++] =
-            json_is_integer(item) ? (int)json_integer_value(item) : -1;
+                           "eos_token_id: expected ids from 0 to %d, below vocab_size", c->V - 1);
     }
-    for (int j = 0; j < c->n_eos; j++)
-        if (c->eos[j] < 0 || c->eos[j] >= c->V)
-            return err_set(e, ERR_FORMAT, "eos_token_id: %d is not an id below vocab_size %d",
-                           c->eos[j], c->V);
     return 0;
 }
 
@@ -312,8 +323,8 @@ static int read_config(struct model_config *c, const json_t *root, struct err *e
     TRY(read_biases(c, root, e));
     TRY(read_rope(c, root, e));
     TRY(read_eos(c, root, e));
-    c->bos = get_id(root, "bos_token_id");
-    c->pad = get_id(root, "pad_token_id");
+    c->bos = id_of(json_object_get(root, "bos_token_id"));
+    c->pad = id_of(json_object_get(root, "pad_token_id"));
 fail:
     return rc;
 }

@@ -174,13 +174,30 @@ static int write_weights(const struct model_params *p, const char *like, const c
     return rc;
 }
 
+/* Makes every dtype of the configuration say bfloat16. True when that changed something. */
+static bool set_dtype(json_t *root)
+{
+    static const char *const KEY[] = {"dtype", "torch_dtype"}; // transformers 5, 4
+    bool named = false, changed = false;
+    for (size_t i = 0; i < ARRAY_LEN(KEY); i++) {
+        const json_t *v = json_object_get(root, KEY[i]);
+        bool right = json_is_string(v) && strcmp(json_string_value(v), "bfloat16") == 0;
+        named |= v != NULL;
+        changed |= v && !right;
+        if (v && !right)
+            json_object_set_new(root, KEY[i], json_string("bfloat16"));
+    }
+    if (!named)
+        json_object_set_new(root, "torch_dtype", json_string("bfloat16"));
+    return changed || !named;
+}
+
 /* config.json with its dtype set to what the weights are; byte for byte when it already says so. */
 static int write_config(const char *like, const char *dir, struct err *e)
 {
     enum { BYTES_MAX = 16 << 20, DIGITS = 15 };
     int rc = 0;
-    bool changed = false, named = false;
-    char *text = NULL, *out = NULL;
+    char *text = NULL;
     size_t size;
     char *from = file_join(like, "config.json"), *to = file_join(dir, "config.json");
     json_t *root = NULL;
@@ -188,32 +205,16 @@ static int write_config(const char *like, const char *dir, struct err *e)
 
     TRY(file_read(from, BYTES_MAX, &text, &size, e));
     root = json_loadb(text, size, 0, &problem);
-    if (!root) {
-        rc = err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", from, problem.line, problem.text);
-        goto fail;
+    if (!root)
+        TRY(err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", from, problem.line, problem.text));
+    if (set_dtype(root)) {
+        mem_free(text);
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
+        size = strlen(text);
     }
-    for (int i = 0; i < 2; i++) {
-        const char *key = i ? "torch_dtype" : "dtype";
-        const json_t *v = json_object_get(root, key);
-        if (!v)
-            continue;
-        named = true;
-        if (!json_is_string(v) || strcmp(json_string_value(v), "bfloat16") != 0) {
-            json_object_set_new(root, key, json_string("bfloat16"));
-            changed = true;
-        }
-    }
-    if (!named)
-        json_object_set_new(root, "torch_dtype", json_string("bfloat16"));
-    if (!named || changed) {
-        out = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
-        TRY(file_write_atomic(to, out, strlen(out), e));
-    } else {
-        TRY(file_write_atomic(to, text, size, e));
-    }
+    TRY(file_write_atomic(to, text, size, e));
 fail:
     json_decref(root);
-    mem_free(out);
     mem_free(text);
     mem_free(from);
     mem_free(to);

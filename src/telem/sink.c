@@ -56,6 +56,17 @@ uint64_t telem_metrics_bytes(const struct telem *t)
     return t->metrics.open ? (uint64_t)file_log_size(&t->metrics) : 0;
 }
 
+int telem_sync(struct telem *t, struct err *e)
+{
+    int rc = 0;
+    if (t->metrics.open)
+        TRY(file_log_sync(&t->metrics, e));
+    if (t->perf.open)
+        TRY(file_log_sync(&t->perf, e));
+fail:
+    return rc;
+}
+
 /* End of the lines of perf.jsonl whose steps rise to at most `step`; a torn line ends them. */
 static size_t lines_up_to(const struct file_map *m, int64_t step)
 {
@@ -164,6 +175,7 @@ int telem_step(struct telem *t, int64_t step, const struct telem_record *metrics
     for (size_t i = 0; perf && i < perf->n; i++)
         telem_put(&own, perf->item[i].value, "%s", perf->item[i].name);
     TRY(append(t, &t->metrics, step, metrics, e));
+    file_fault_point("metrics");
     TRY(append(t, &t->perf, step, &own, e));
     telem_terminal_step(t, step, metrics, rate(counter[TELEM_DECODE_TOKENS], t->done_step_s));
 fail:

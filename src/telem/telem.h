@@ -129,6 +129,9 @@ int telem_resume(struct telem *t, uint64_t metrics_bytes, int64_t step, struct e
 /* Bytes of metrics.jsonl so far: what a checkpoint records. 0 without a folder. */
 uint64_t telem_metrics_bytes(const struct telem *t);
 
+/* Flushes both files to disk: a checkpoint that counts on them comes after. Errors: ERR_IO. */
+int telem_sync(struct telem *t, struct err *e);
+
 void telem_enter(struct telem *t, enum telem_phase phase); // Phases nest, at most 8 deep.
 void telem_leave(struct telem *t, enum telem_phase phase); // The innermost one.
 void telem_count(struct telem *t, enum telem_counter counter, uint64_t n);

@@ -16,9 +16,9 @@ static const char *const phase_name[TELEM_PHASES_N] = {
 static const struct {
     const char *name, *format;
 } shown[] = {
-    {"loss", "  loss %.4f"},          {"completions/mean_length", "  length %.1f"},
-    {"entropy", "  entropy %.3f"},    {"kl", "  kl %.4f"},
-    {"eval/accuracy", "  eval %.3f"},
+    {"loss", "  loss %.4f"},       {"completions/mean_length", "  length %.1f"},
+    {"entropy", "  entropy %.3f"}, {"kl", "  kl %.4f"},
+    {"eval/acc", "  eval %.3f"},
 };
 
 static void print(struct telem *t, const struct buf *text)

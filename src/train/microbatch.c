@@ -15,7 +15,7 @@ void train_start(struct train_run *r, struct device *d, struct train_limits limi
                  int gradient)
 {
     struct device_group *part = r->part;
-    size_t cap = r->part_cap;
+    size_t cap = r->part_cap, rows = r->rows, rows_padded = r->rows_padded;
     *r = (struct train_run){.device = d,
                             .limits = limits,
                             .leaf = *leaf,
@@ -23,7 +23,9 @@ void train_start(struct train_run *r, struct device *d, struct train_limits limi
                             .temperature = temperature,
                             .gradient = gradient,
                             .part = part,
-                            .part_cap = cap};
+                            .part_cap = cap,
+                            .rows = rows,
+                            .rows_padded = rows_padded};
     r->scored = leaf->n_groups == 0;
 }
 
@@ -72,12 +74,13 @@ static void take_groups(struct train_run *r)
     }
 }
 
-/* The next samples of a group too large for one micro-batch. */
+/* The next samples of a group too large for one micro-batch. Training keeps the prompt on the device
+   until its gradient is whole; scoring has none, so every part brings its own. */
 static void take_samples(struct train_run *r)
 {
     const struct device_group *g = &r->leaf.group[r->group];
     int rows = prompt_rows(g), first = r->sample, segments = 1;
-    r->batch.first = first == 0;
+    r->batch.first = first == 0 || r->gradient < 0;
     while (r->sample < g->n_samples) {
         rows += g->sample[r->sample].n;
         segments++;
@@ -86,11 +89,12 @@ static void take_samples(struct train_run *r)
         r->sample++;
     }
     ASSERT(r->sample > first);
-    r->batch.last = r->sample == g->n_samples;
+    bool whole = r->sample == g->n_samples;
+    r->batch.last = whole || r->gradient < 0;
     add_part(r, (struct device_group){.prompt = g->prompt,
                                       .sample = g->sample + first,
                                       .n_samples = r->sample - first});
-    if (r->batch.last) {
+    if (whole) {
         r->group++;
         r->sample = 0;
     }

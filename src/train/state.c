@@ -7,6 +7,8 @@
 #include "base/str.h"
 #include "tensor/tensor.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,12 +21,28 @@ struct fill {
     size_t offset;
 };
 
+static int check_state(const struct device_floats *s, const struct device *d, struct err *e)
+{
+    static const char *const NOUN[STATES] = {"weight", "first moment", "second moment"};
+    static const float BF16_MAX = 0x1.FEp127F; // a larger master rounds to an infinite weight
+    float limit = s->state == DEVICE_MASTER ? BF16_MAX : FLT_MAX;
+    for (size_t i = s->lo; i < s->hi; i++) {
+        char name[TRAIN_NAME];
+        if (fabsf(s->data[i - s->lo]) <= limit)
+            continue;
+        train_element_name(d, i, name);
+        return err_set(e, ERR_NUMERIC, "the %s is not finite at %s", NOUN[s->state], name);
+    }
+    return 0;
+}
+
 static int fill_state(void *ctx, uint64_t lo, uint64_t hi, void *out, struct err *e)
 {
     const struct fill *f = ctx;
     struct device_floats s = {
         .state = f->state, .lo = f->offset + lo, .hi = f->offset + hi, .data = out};
-    return device_state_read(f->device, &s, e);
+    int rc = device_state_read(f->device, &s, e);
+    return rc < 0 ? rc : check_state(&s, f->device, e);
 }
 
 static char *state_path(const char *dir, int i, int n)
@@ -71,13 +89,15 @@ int train_state_save(struct device *const *device, int n, const char *dir, struc
 
 /* ---- reading ---- */
 
-static int read_offset(const struct tensor_set *set, const char *key, size_t *out, struct err *e)
+static int read_offset(const struct tensor_set *set, const char *path, const char *key, size_t *out,
+                       struct err *e)
 {
     const char *text = tensor_metadata(set, key);
     int64_t value;
     if (!text || !str_to_int(text, &value) || value < 0)
         return err_set(e, ERR_FORMAT,
-                       "__metadata__ has no offset '%s'; expected a file that LoCo wrote", key);
+                       "%s: __metadata__ has no offset '%s'; expected a file that LoCo wrote", path,
+                       key);
     *out = (size_t)value;
     return 0;
 }
@@ -107,15 +127,13 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
     size_t lo = 0, hi = 0, count = 0;
     struct tensor_set *set = NULL;
     TRY(tensor_open(&set, path, e));
-    TRY(read_offset(set, "lo", &lo, e));
-    TRY(read_offset(set, "hi", &hi, e));
-    TRY(read_offset(set, "count", &count, e));
-    if (lo != *at || hi < lo || count != device[0]->n_elements || hi > count) {
-        rc = err_set(e, ERR_STATE,
-                     "holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu", lo, hi,
-                     count, *at, device[0]->n_elements);
-        goto fail;
-    }
+    TRY(read_offset(set, path, "lo", &lo, e));
+    TRY(read_offset(set, path, "hi", &hi, e));
+    TRY(read_offset(set, path, "count", &count, e));
+    if (lo != *at || hi < lo || count != device[0]->n_elements || hi > count)
+        TRY(err_set(e, ERR_STATE,
+                    "%s: holds elements [%zu, %zu) of %zu; expected to go on from %zu of %zu", path,
+                    lo, hi, count, *at, device[0]->n_elements));
     for (int s = 0; s < STATES; s++) {
         const struct tensor *t;
         TRY(tensor_get(set, STATE_NAME[s], TENSOR_ONLY(TENSOR_F32), 1, (uint64_t[]){hi - lo}, &t,
@@ -126,7 +144,7 @@ static int load_slice(struct device *const *device, int n, const char *path, siz
     *at = hi;
 fail:
     tensor_close(set);
-    return rc < 0 ? err_in(e, rc, "%s", path) : 0;
+    return rc;
 }
 
 int train_state_load(struct device *const *device, int n, const char *dir, struct err *e)

@@ -56,7 +56,7 @@ struct train_run {
     struct device_slice closing; // in flight
     struct device_group *part;   // (cap) its groups; kept for reuse
     size_t part_cap;
-    size_t rows, rows_padded; // sums over micro-batches, for pack/padding_ratio
+    size_t rows, rows_padded; // sums over all micro-batches, for pack/padding_ratio
 };
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,
@@ -71,7 +71,7 @@ void train_run_release(struct train_run *r);
 
 /* ---- the tree of gradients on one device ---- */
 
-enum { TRAIN_ROOTS_MAX = 32 }; // 2 log2(leaves) + 1 at most, so leaves up to 2^15
+enum { TRAIN_ROOTS_MAX = 64 };
 
 struct train_node {
     int level, index; // leaves [index << level, (index + 1) << level)
@@ -84,12 +84,9 @@ struct train_tree {
     struct train_node node[TRAIN_ROOTS_MAX];
 };
 
-/* The first leaf of device i of n, which owns the leaves up to device i + 1's. */
-static inline int train_first_leaf(int leaves, int i, int n)
-{
-    return (int)((int64_t)leaves * i / n);
-}
-/* Gradient buffers that device i of n needs, for its own leaves and to gather the others' roots. */
+/* Leaves of device i of n: [lo, hi). */
+void train_leaves(int leaves, int i, int n, int *lo, int *hi);
+/* Gradient buffers that device i of n needs, to make its leaves and to fold its slice of all. */
 int train_buffers(int leaves, int i, int n);
 /* A zeroed buffer for the next leaf, whose index ascends from call to call. */
 int train_tree_leaf(struct train_tree *t, int leaf, int *buffer, struct err *e);
@@ -104,13 +101,15 @@ struct train_update {
     struct adamw adamw;   // factor is filled in
     double grad_norm;     // out: of the averaged gradient, before clipping
     size_t changed;       // out: bf16 weights whose bits changed
-    char bad[96];         // out: "tensor model.norm.weight[3]" when the gradient is not finite
 };
 
 /* Folds all devices' roots to the one of all leaves, clips, updates masters and weights on their
    owners, copies weights to the other devices and packs them. ERR_NUMERIC when a gradient is not
    finite: then nothing was updated. The trees are empty afterwards. */
 int train_apply(struct train_tree *tree, int n_devices, struct train_update *u, struct err *e);
+/* "model.norm.weight, element 3" for an element of the flat space. */
+enum { TRAIN_NAME = 96 };
+void train_element_name(const struct device *d, size_t element, char name[TRAIN_NAME]);
 /* Elements that device i of n owns: [lo, hi), cut at SUMSQ_BLOCK. */
 void train_owned(size_t n_elements, int i, int n, size_t *lo, size_t *hi);
 
@@ -152,7 +151,8 @@ double train_schedule_factor(const struct train_schedule *s, uint64_t step);
 /* ---- the optimizer's state on disk ---- */
 
 /* Writes DIR/optimizer-0000I-of-0000N.safetensors for each of n devices: tensors master, exp_avg and
-   exp_avg_sq of its slice, with metadata lo, hi, count. */
+   exp_avg_sq of its slice, with metadata lo, hi, count. ERR_NUMERIC naming tensor and element when a
+   value is not finite, as a weight in bf16 or as a moment: such a state cannot be gone on from. */
 int train_state_save(struct device *const *device, int n, const char *dir, struct err *e);
 /* Reads them, whatever their cut, into all n devices. ERR_STATE when a slice is missing. */
 int train_state_load(struct device *const *device, int n, const char *dir, struct err *e);

@@ -7,99 +7,96 @@
 #include <math.h>
 #include <stdio.h>
 
-/* The lowest buffer that no node of either tree is in; b may be NULL. */
-static int free_buffer(const struct train_tree *a, const struct train_tree *b)
+static int free_buffer(const struct train_tree *t)
 {
-    for (int buffer = 0;; buffer++) {
+    for (int b = 0; b < t->device->conf.gradients; b++) {
         bool used = false;
-        for (int i = 0; i < a->n; i++)
-            used |= a->node[i].buffer == buffer;
-        for (int i = 0; b && i < b->n; i++)
-            used |= b->node[i].buffer == buffer;
+        for (int i = 0; i < t->n; i++)
+            used |= t->node[i].buffer == b;
         if (!used)
-            return buffer;
+            return b;
     }
-}
-
-static void push(struct train_tree *t, struct train_node node)
-{
-    ASSERT(t->n < TRAIN_ROOTS_MAX);
-    t->node[t->n++] = node;
-}
-
-/* When the two topmost nodes are siblings: makes them their parent, in the left one's buffer. */
-static bool merge_top(struct train_tree *t, struct device_fold *f)
-{
-    if (t->n < 2)
-        return false;
-    struct train_node *left = &t->node[t->n - 2], *right = &t->node[t->n - 1];
-    if (left->level != right->level || left->index % 2 != 0 || right->index != left->index + 1)
-        return false;
-    f->into = left->buffer;
-    f->from = right->buffer;
-    left->level++;
-    left->index /= 2;
-    t->n--;
-    return true;
-}
-
-/* The roots of leaves [lo, hi), made on one device that has all buffers it asks for. */
-static struct train_tree plan_roots(int lo, int hi, int *buffers)
-{
-    struct train_tree t = {0};
-    struct device_fold f;
-    for (int leaf = lo; leaf < hi; leaf++) {
-        push(&t, (struct train_node){.index = leaf, .buffer = free_buffer(&t, NULL)});
-        for (int i = 0; i < t.n; i++)
-            *buffers = MAX(*buffers, t.node[i].buffer + 1);
-        while (merge_top(&t, &f))
-            continue;
-    }
-    return t;
-}
-
-int train_buffers(int leaves, int device, int n_devices)
-{
-    int buffers = 0, elsewhere;
-    struct train_tree work = {0};
-    struct device_fold f;
-    const struct train_tree own =
-        plan_roots(train_first_leaf(leaves, device, n_devices),
-                   train_first_leaf(leaves, device + 1, n_devices), &buffers);
-    for (int d = 0; d < n_devices; d++) { // as gather_slice goes
-        const struct train_tree roots =
-            plan_roots(train_first_leaf(leaves, d, n_devices),
-                       train_first_leaf(leaves, d + 1, n_devices), &elsewhere);
-        for (int i = 0; i < roots.n; i++) {
-            struct train_node node = roots.node[i];
-            if (d != device)
-                node.buffer = free_buffer(&own, &work);
-            buffers = MAX(buffers, node.buffer + 1);
-            push(&work, node);
-            while (merge_top(&work, &f))
-                continue;
-        }
-    }
-    return buffers;
+    ASSERT(t->n < t->device->conf.gradients); // train_buffers counted them
+    return -1;
 }
 
 int train_tree_leaf(struct train_tree *t, int leaf, int *buffer, struct err *e)
 {
-    *buffer = free_buffer(t, NULL);
-    ASSERT(*buffer < t->device->conf.gradients); // train_buffers counted them
-    push(t, (struct train_node){.index = leaf, .buffer = *buffer});
+    ASSERT(t->n < TRAIN_ROOTS_MAX);
+    *buffer = free_buffer(t);
+    t->node[t->n++] = (struct train_node){.level = 0, .index = leaf, .buffer = *buffer};
     struct device_slice all = {.buffer = *buffer, .hi = t->device->n_elements};
     return device_grad_zero(t->device, &all, e);
 }
 
+static bool are_siblings(const struct train_node *left, const struct train_node *right)
+{
+    return left->level == right->level && left->index % 2 == 0 && right->index == left->index + 1;
+}
+
+static struct train_node parent(const struct train_node *left)
+{
+    return (struct train_node){
+        .level = left->level + 1, .index = left->index / 2, .buffer = left->buffer};
+}
+
 int train_tree_fold(struct train_tree *t, struct err *e)
 {
-    int rc = 0;
-    struct device_fold f = {.hi = t->device->n_elements};
-    while (merge_top(t, &f))
-        TRY(device_grad_fold(t->device, &f, e));
-fail:
-    return rc;
+    while (t->n >= 2 && are_siblings(&t->node[t->n - 2], &t->node[t->n - 1])) {
+        struct train_node *left = &t->node[t->n - 2];
+        struct device_fold f = {
+            .into = left->buffer, .from = t->node[t->n - 1].buffer, .hi = t->device->n_elements};
+        int rc = device_grad_fold(t->device, &f, e);
+        if (rc < 0)
+            return rc;
+        *left = parent(left);
+        t->n--;
+    }
+    return 0;
+}
+
+/* ---- how many buffers that takes ---- */
+
+void train_leaves(int leaves, int i, int n, int *lo, int *hi)
+{
+    *lo = (int)((int64_t)leaves * i / n);
+    *hi = (int)((int64_t)leaves * (i + 1) / n);
+}
+
+/* Pushes a root and folds. A node's buffer is here whether it counts: 1 when it is a new one. */
+static void push_counted(struct train_tree *t, struct train_node node, int *peak)
+{
+    int counted = 0;
+    ASSERT(t->n < TRAIN_ROOTS_MAX);
+    t->node[t->n++] = node;
+    for (int k = 0; k < t->n; k++)
+        counted += t->node[k].buffer;
+    *peak = MAX(*peak, counted);
+    for (; t->n >= 2 && are_siblings(&t->node[t->n - 2], &t->node[t->n - 1]); t->n--)
+        t->node[t->n - 2] = parent(&t->node[t->n - 2]);
+}
+
+int train_buffers(int leaves, int i, int n)
+{
+    struct train_tree all = {0};
+    int making = 0, folding = 0, own = 0;
+    for (int d = 0; d < n; d++) {
+        struct train_tree roots = {0};
+        int lo, hi, peak = 0;
+        train_leaves(leaves, d, n, &lo, &hi);
+        for (int leaf = lo; leaf < hi; leaf++)
+            push_counted(&roots, (struct train_node){.index = leaf, .buffer = 1}, &peak);
+        if (d == i) {
+            making = peak;
+            own = roots.n;
+        }
+        for (int k = 0; k < roots.n; k++) {
+            struct train_node node = roots.node[k];
+            node.buffer = d != i; // its own roots stay where they are
+            push_counted(&all, node, &folding);
+        }
+    }
+    return MAX(making, own + folding);
 }
 
 void train_owned(size_t n_elements, int i, int n, size_t *lo, size_t *hi)
@@ -125,27 +122,33 @@ fail:
     return rc;
 }
 
-/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. The owner's
-   own roots stay in their buffers: other owners will ask for other slices of them. */
+/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. */
 static int gather_slice(const struct train_tree *tree, int n, int owner, size_t lo, size_t hi,
                         float *piece, int *buffer, struct err *e)
 {
     int rc = 0;
-    struct device *home = tree[owner].device;
-    struct train_tree work = {0};
-    struct device_fold f = {.lo = lo, .hi = hi};
+    struct train_tree work = {.device = tree[owner].device};
     for (int d = 0; d < n; d++) {
         for (int i = 0; i < tree[d].n; i++) {
             struct train_node node = tree[d].node[i];
+            ASSERT(work.n < TRAIN_ROOTS_MAX);
             if (d != owner) {
-                node.buffer = free_buffer(&tree[owner], &work);
-                ASSERT(node.buffer < home->conf.gradients); // train_buffers counted them
-                TRY(move_gradient(tree[d].device, tree[d].node[i].buffer, home, node.buffer, lo, hi,
-                                  piece, e));
+                struct train_tree used = tree[owner]; // its own roots stay until their turn
+                for (int k = 0; k < work.n; k++)
+                    used.node[used.n++] = work.node[k];
+                node.buffer = free_buffer(&used);
+                TRY(move_gradient(tree[d].device, tree[d].node[i].buffer, work.device, node.buffer,
+                                  lo, hi, piece, e));
             }
-            push(&work, node);
-            while (merge_top(&work, &f))
-                TRY(device_grad_fold(home, &f, e));
+            work.node[work.n++] = node;
+            while (work.n >= 2 && are_siblings(&work.node[work.n - 2], &work.node[work.n - 1])) {
+                struct train_node *left = &work.node[work.n - 2];
+                struct device_fold f = {
+                    .into = left->buffer, .from = work.node[work.n - 1].buffer, .lo = lo, .hi = hi};
+                TRY(device_grad_fold(work.device, &f, e));
+                *left = parent(left);
+                work.n--;
+            }
         }
     }
     ASSERT(work.n == 1);
@@ -154,31 +157,38 @@ fail:
     return rc;
 }
 
+void train_element_name(const struct device *d, size_t element, char name[TRAIN_NAME])
+{
+    struct model_params p;
+    model_params_init(&p, &d->conf.model);
+    const struct model_param *q = model_param_at(&p, element);
+    snprintf(name, TRAIN_NAME, "%s, element %zu", q->name, element - q->offset);
+    model_params_release(&p);
+}
+
 /* Sums of squares of all blocks, in order; names the first element that is not finite. */
 static int square_norm(const struct train_tree *tree, int n, const int *buffer, double *sum,
-                       struct train_update *u, struct err *e)
+                       struct err *e)
 {
     int rc = 0;
     size_t count = tree[0].device->n_elements, blocks = (count + SUMSQ_BLOCK - 1) / SUMSQ_BLOCK;
     double *block = mem_calloc(blocks, sizeof *block);
+    size_t bad = SIZE_MAX;
     *sum = 0;
     for (int d = 0; d < n; d++) {
         struct device_sumsq s = {.buffer = buffer[d]};
         train_owned(count, d, n, &s.lo, &s.hi);
         s.block = block + s.lo / SUMSQ_BLOCK;
         TRY(device_sumsq(tree[d].device, &s, e));
-        if (s.bad != SIZE_MAX && !u->bad[0]) {
-            struct model_params p;
-            model_params_init(&p, &tree[d].device->conf.model);
-            const struct model_param *q = model_param_at(&p, s.bad);
-            snprintf(u->bad, sizeof u->bad, "%s, element %zu", q->name, s.bad - q->offset);
-            model_params_release(&p);
-        }
+        bad = MIN(bad, s.bad);
     }
     for (size_t i = 0; i < blocks; i++)
         *sum += block[i];
-    if (u->bad[0])
-        TRY(err_set(e, ERR_NUMERIC, "the gradient is not finite at %s", u->bad));
+    if (bad != SIZE_MAX) {
+        char name[TRAIN_NAME];
+        train_element_name(tree[0].device, bad, name);
+        TRY(err_set(e, ERR_NUMERIC, "the gradient is not finite at %s", name));
+    }
 fail:
     mem_free(block);
     return rc;
@@ -213,18 +223,17 @@ int train_apply(struct train_tree *tree, int n, struct train_update *u, struct e
     float *piece = mem_alloc(MOVE_PIECE * sizeof *piece);
 
     ASSERT(n <= (int)ARRAY_LEN(buffer));
-    u->bad[0] = 0;
     u->changed = 0;
     for (int d = 0; d < n; d++) {
         size_t lo, hi;
         train_owned(count, d, n, &lo, &hi);
         TRY(gather_slice(tree, n, d, lo, hi, piece, &buffer[d], e));
     }
-    TRY(square_norm(tree, n, buffer, &sum, u, e));
+    TRY(square_norm(tree, n, buffer, &sum, e));
     u->grad_norm = sqrt(sum) / u->denominator;
     double clip = 1;
-    if (u->max_grad_norm > 0) // as torch.nn.utils.clip_grad_norm_
-        clip = MIN(1, u->max_grad_norm / (u->grad_norm + 1e-6));
+    if (u->max_grad_norm > 0 && u->grad_norm > u->max_grad_norm)
+        clip = u->max_grad_norm / (u->grad_norm + 1e-6); // torch.nn.utils.clip_grad_norm_
     u->adamw.factor = (float)(clip / u->denominator);
     for (int d = 0; d < n; d++) {
         struct device_apply a = {.buffer = buffer[d], .adamw = u->adamw};

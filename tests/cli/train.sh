@@ -119,7 +119,8 @@ refuses "two processes on one folder" 8 \
 says "names the other" "whole/.lock: in use by process "
 refuses "a full disk while saving" 3 \
     "loco train: error: step 2: saving: full/checkpoint-2.tmp/model.safetensors: cannot write: No \
-space left on device" \
+space left on device; checkpoints before it are whole: mend this, then go on with \
+resume_from_checkpoint=auto" \
     env LOCO_FAULT=enospc:save:1 $train --output_dir full --save_steps 2
 [ ! -e full/checkpoint-2 ] && [ ! -e full/checkpoint-2.tmp ]
 verdict $? "leaves nothing half-written"
