@@ -1,11 +1,11 @@
 /* The engine's gradients and log-probabilities against the double-precision twin.
  *
- * Tightly against the twin with bf16 roundings at the engine's places. The engine sums in float, the
- * twin in double: once in some thousands of roundings the two fall on different sides of a tie, and
- * from there on the two rows differ as much as roundings do (docs/NUMERICS.md section 6). So each
- * shape is tried with several random models and groups, small enough that most have no such flip.
- * An error of the engine cannot hide behind flips: they are random, it is in every group of the
- * shape that meets it, and the smallest rounding left out moves a tensor by 8e-4.
+ * Tightly against the twin with bf16 roundings at the engine's places. The engine sums in float,
+ * the twin in double: once in some thousands of roundings the two fall on different sides of a tie,
+ * and from there on the two rows differ as much as roundings do (docs/NUMERICS.md section 6). So
+ * each shape is tried with several random models and groups, small enough that most have no such
+ * flip. An error of the engine cannot hide behind flips: they are random, it is in every group of
+ * the shape that meets it, and the smallest rounding left out moves a tensor by 8e-4.
  *
  * Loosely, by direction and norm, on groups of real size against the twin without roundings, and on
  * PyTorch's goldens.
@@ -99,8 +99,8 @@ struct difference {
     char name[64];       // the tensor of `tensor`
 };
 
-/* `size` is the norm of the whole gradient: a tensor whose gradient vanishes, as those of q and k do
-   where there is but one key, may hold the dust of float sums. */
+/* `size` is the norm of the whole gradient: a tensor whose gradient vanishes, as those of q and k
+   do where there is but one key, may hold the dust of float sums. */
 static void compare_tensor(struct difference *r, const char *name, const double *want,
                            const float *got, size_t n, double size)
 {
@@ -201,8 +201,8 @@ static void check_most(const char *name, size_t scenario, int tight)
                  SEEDS, TIGHT);
 }
 
-/* Coefficients that a loss gives the groups' samples, from random log-probabilities at sampling time
-   and of a reference, on either side of the clipping borders. */
+/* Coefficients that a loss gives the groups' samples, from random log-probabilities at sampling
+   time and of a reference, on either side of the clipping borders. */
 static void give_coefficients(struct device *d, const struct grpo_conf *c, float temperature,
                               uint64_t seed, struct engine_groups *g)
 {

@@ -1,5 +1,6 @@
 /* The engine's promises (DESIGN, README), bit for bit: what is sampled is what is trained, and
- * neither slots, neighbours, paging, threads, micro-batches, kernel levels nor devices change a bit.
+ * neither slots, neighbours, paging, threads, micro-batches, kernel levels nor devices change a
+ * bit.
  */
 #include "engine.h"
 

@@ -1,5 +1,5 @@
-/* The update: AdamW against torch's, clipping, gradients that are not finite; the optimizer's state on
- * disk, whatever the number of devices; micro-batch limits.
+/* The update: AdamW against torch's, clipping, gradients that are not finite; the optimizer's state
+ * on disk, whatever the number of devices; micro-batch limits.
  */
 #include "engine.h"
 
@@ -42,8 +42,8 @@ static void read_state(struct device *d, enum device_state which, float *x, size
     check_ok(device_state_read(d, &f, &e), e);
 }
 
-/* Three steps on the first n elements from `at`, which get the golden's gradients. `prefix` names the
-   run with weight decay or the one without. */
+/* Three steps on the first n elements from `at`, which get the golden's gradients. `prefix` names
+   the run with weight decay or the one without. */
 static void check_adamw(struct device *d, const struct tensor_set *set, const char *prefix,
                         size_t at, float decay, size_t n)
 {

@@ -176,15 +176,16 @@ int cpu_open(struct device **out, const struct device_conf *conf, struct err *e)
     int rc = 0;
     struct cpu *d = mem_calloc(1, sizeof *d);
     struct carve c = {0};
-    size_t part[PARTS] = {0};
+    size_t part[PARTS] = {0}, size;
 
     *out = NULL;
     d->device = (struct device){.ops = &CPU_OPS, .conf = *conf};
     carve_device(d, &c, part);
     model_release(&d->model);
-    TRY(arena_init(&d->arena, "device", c.used, e));
+    size = c.used;
+    TRY(arena_init(&d->arena, "device", arena_cost(size), e));
     d->pool = pool_new(conf->threads);
-    c = (struct carve){.base = d->arena.base};
+    c = (struct carve){.base = arena_alloc(&d->arena, size)};
     carve_device(d, &c, part);
     model_init(&d->model);
     kv_init(&d->kv);

@@ -11,8 +11,8 @@
  *
  * Rollout. A prompt is prefilled once: tokens [0, P-1) go into the KV cache, under a handle. Slots
  * are forked from it, one per sample; a slot's first input is the last prompt token. A slot whose
- * sample has ended, by a stop id or its limit, is free again and its blocks are given back.
- * A drawn token is a function of (key, epoch, index, sample, position), never of slot or neighbours.
+ * sample has ended, by a stop id or its limit, is free again and its blocks are given back. A drawn
+ * token is a function of (key, epoch, index, sample, position), never of slot or neighbours.
  *
  * Training. A micro-batch is whole groups, or a part of one group: `first` and `last` say whether
  * the prompt is computed and back-propagated in this part. All loss rows are completion tokens. The
@@ -200,7 +200,7 @@ int cpu_open(struct device **d, const struct device_conf *conf, struct err *e);
 
 /* A model folder into a weight set, and into the masters of a trainable policy; then packs it. */
 int device_load(struct device *d, enum device_set set, const char *dir, struct err *e);
-/* The policy as a Hugging Face folder; all but the weights is carried over from the folder `like`. */
+/* The policy as a Hugging Face folder; all but the weights is carried over from folder `like`. */
 int device_save(struct device *d, const char *like, const char *dir, struct err *e);
 
 static inline void device_close(struct device *d)

@@ -63,7 +63,8 @@ struct gemm {
 /* A weight gradient: dw[n_out, n_in] continues (GEMM_CONTINUE) with the sum over rows of
    dy[row, n_out] x[row, n_in]. Rows come in segments; each segment's rows are cut into steps of 32
    from its own start, its last step zero-filled, so the sum does not depend on how segments were
-   packed. x is packed once by pack_segments (it serves all of n_out). */
+   packed; a level may leave the zeros out, as long as the bits are those of filling them in. x is
+   packed once by pack_segments (it serves all of n_out). */
 struct segment {
     int row; // first row in dy and x
     int n;   // rows, >= 1
@@ -73,7 +74,7 @@ struct wgrad {
     size_t ldy;
     const struct segment *segment; // (n_segments), in the order of summation
     int n_segments;
-    const void *x; // packed by pack_segments: n_in columns, depth = sum of round_up(n, 32)
+    const void *x; // packed by pack_segments: n_in columns, depth sum of round_up(n, 32) or less
     int n_in;
     int out_lo, out_hi; // this thread's rows of dw
     float *dw;          // (n_out, ld_dw), row 0 is output 0
@@ -142,7 +143,7 @@ struct adamw {
     X(void, pack_nk, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))      \
     /* Packs panels [p0, p1) of B[k, n] = w[k, n]: w (k, ldw) row-major, reduction down rows. */   \
     X(void, pack_kn, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))      \
-    /* Packs x (rows, ldx) for wgrad: panels [p0, p1), depth as struct wgrad says. */              \
+    /* Packs x (rows, ldx) for wgrad, and for it alone: panels [p0, p1). */                        \
     X(void, pack_segments,                                                                         \
       (void *packed, const bf16 *x, size_t ldx, int n_in, const struct segment *s, int n_segments, \
        int p0, int p1))                                                                            \
@@ -160,8 +161,8 @@ struct adamw {
     X(void, rmsnorm_grad,                                                                          \
       (float *dx, bool add, float *dw_row, const float *dy, const float *x, const float *w,        \
        float rstd, int D))                                                                         \
-    /* Rotates pairs (i, i + E/2): cs (E/2) cosines then (E/2) sines of this position. In place.   \
-       inverse rotates by the negative angle (the backward). */                                    \
+    /* Rotates pairs (i, i + E/2) in place: cs holds E/2 cosines, then E/2 sines. */               \
+    /* inverse rotates by the negative angle (the backward). */                                    \
     X(void, rope, (float *x, const float *cs, int E, bool inverse))                                \
     /* h = bf16(silu(gate) * up), silu(g) = g / (1 + exp(-g)). */                                  \
     X(void, swiglu, (bf16 * h, const float *gate, const float *up, int n))                         \
@@ -186,13 +187,13 @@ struct adamw {
     X(void, chunk_grad,                                                                            \
       (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,   \
        float coef))                                                                                \
-    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order:    \
-       runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
+    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order: */ \
+    /* runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
     X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))    \
     /* Index of the largest (lowest index on ties). */                                             \
     X(int, argmax, (const float *x, int n))                                                        \
-    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then         \
-       w = bf16(master). decay applies where wd is true. */                                        \
+    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then */      \
+    /* w = bf16(master). decay applies where wd is true. */                                        \
     X(void, adamw,                                                                                 \
       (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,                    \
        const struct adamw *h, bool wd))

@@ -1,5 +1,5 @@
-/* Backward through attention, rope, QK norm and the bias of the fused projection. A prompt's K and V
- * gradients are summed over its samples in a buffer that outlives the micro-batch (g->dprompt).
+/* Backward through attention, rope, QK norm and the bias of the fused projection. A prompt's K and
+ * V gradients are summed over its samples in a buffer that outlives the micro-batch (g->dprompt).
  */
 #include "model/model.h"
 
@@ -18,8 +18,8 @@ static void round_dout(void *ctx, int ith, int nth)
                              (size_t)(hi - lo) * q);
 }
 
-/* The place of row `row`'s K gradient of head 0; V's follows G E further on. Prompt rows have theirs
-   in dprompt, the others behind their dq in wide. */
+/* The place of row `row`'s K gradient of head 0; V's follows G E further on. Prompt rows have
+   theirs in dprompt, the others behind their dq in wide. */
 static float *dkv_row(const struct back *k, int row)
 {
     const struct model_config *c = &k->pass.m->conf;

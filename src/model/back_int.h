@@ -1,5 +1,6 @@
-/* Backward of a micro-batch, for its three files: back_sums.c sums gradients of matrices and vectors,
- * back_attn.c goes through attention and the projections, backward.c through head and layers.
+/* Backward of a micro-batch, for its three files: back_sums.c sums gradients of matrices and
+ * vectors, back_attn.c goes through attention and the projections, backward.c through head and
+ * layers.
  *
  * Sums. g->order lists the rows in the order in which they are summed, as ranges (one per segment),
  * each cut into steps of 32 rows from its own start. A matrix's gradient continues over the steps;
@@ -36,8 +37,8 @@ struct back {
 void model_back_input(struct back *k, const bf16 *x, int width);
 /* dw (n_out, input width) += dy^T x over the order's rows. */
 void model_back_weights(struct back *k, const bf16 *dy, size_t ldy, int n_out, float *dw);
-/* The whole backward of one of the layer's matrices from its input x and the gradient of its output,
-   g->dy: adds to the matrix's gradient and makes g->wide = dy W. */
+/* The whole backward of one of the layer's matrices from its input x and the gradient of its
+   output, g->dy: adds to the matrix's gradient and makes g->wide = dy W. */
 void model_back_matrix(struct back *k, int which, const bf16 *x);
 
 /* Works on one row; adds its share of the vectors' gradients to step. tmp: MODEL_TMP floats. */
@@ -48,6 +49,6 @@ void model_back_rows(struct back *k, back_row_fn fn);
 /* The same with a single vector: element `offset` of the gradient, `width` wide. */
 void model_back_rows1(struct back *k, size_t offset, int width, back_row_fn fn);
 
-/* From g->wide, the gradient of the attention output, to g->dy, that of the fused projection: through
-   the attention, rope and QK norm. Adds to the gradients of biases and QK norms. */
+/* From g->wide, the gradient of the attention output, to g->dy, that of the fused projection:
+   through the attention, rope and QK norm. Adds to the gradients of biases and QK norms. */
 void model_back_attention(struct back *k);

@@ -1,5 +1,5 @@
-/* Backward of a micro-batch: the head chunk by chunk, then the layers from the last to the first; its
- * parts stand in back_int.h. NUMERICS sections 3 to 5.
+/* Backward of a micro-batch: the head chunk by chunk, then the layers from the last to the first;
+ * its parts stand in back_int.h. NUMERICS sections 3 to 5.
  */
 #include "model/model.h"
 
@@ -153,8 +153,8 @@ static void head_rows(void *ctx, int ith, int nth)
                                      .scratch = m->scratch[ith]});
 }
 
-/* From coefficients to dx of the last layer's output, sample rows only. The final norm's rstd is still
-   in the activations. */
+/* From coefficients to dx of the last layer's output, sample rows only. The final norm's rstd is
+   still in the activations. */
 static void head_back(struct back *k)
 {
     struct pass *p = &k->pass;

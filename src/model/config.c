@@ -1,6 +1,6 @@
-/* config.json and generation_config.json of a Hugging Face folder. What changes the arithmetic and is
- * not implemented is refused by name; both transformers 4's rope_scaling and 5's rope_parameters are
- * read. Defaults are those of the families' own configuration classes.
+/* config.json and generation_config.json of a Hugging Face folder. What changes the arithmetic and
+ * is not implemented is refused by name; both transformers 4's rope_scaling and 5's rope_parameters
+ * are read. Defaults are those of the families' own configuration classes.
  */
 #include "model/model.h"
 

@@ -1,6 +1,6 @@
-/* The paged KV cache: a pool of blocks with reference counts. A block is zeroed when it is taken, so
- * what a kernel reads behind a sequence's last key is zero; a block that a prompt and its completion
- * straddle is copied when the prompt is forked.
+/* The paged KV cache: a pool of blocks with reference counts. A block is zeroed when it is taken,
+ * so what a kernel reads behind a sequence's last key is zero; a block that a prompt and its
+ * completion straddle is copied when the prompt is forked.
  */
 #include "model/model.h"
 

@@ -12,9 +12,9 @@
  * one segment [0, P-1); a sample in training is one segment that starts with the last prompt token,
  * so its rows are exactly the rows that predict its completion.
  *
- * Parameters are one flat index space (struct model_params): trainable offsets, in elements, used by
- * gradients, moments, masters and slices alike. Matrices that multiply the same input are adjacent
- * (q, k, v; gate, up), so the fused matrix is a view of the same memory.
+ * Parameters are one flat index space (struct model_params): trainable offsets, in elements, used
+ * by gradients, moments, masters and slices alike. Matrices that multiply the same input are
+ * adjacent (q, k, v; gate, up), so the fused matrix is a view of the same memory.
  *
  * Memory. Every structure here is carved from memory that the caller owns; its size comes from the
  * same function that carves it, called with a NULL base (struct carve). Nothing is allocated later.
@@ -94,8 +94,8 @@ void model_params_release(struct model_params *p);
 /* The tensor that holds element `at` (or the one before, in a gap). */
 const struct model_param *model_param_at(const struct model_params *p, size_t at);
 
-/* Where loaded values go and saved ones come from, piece by piece: elements [lo, lo + n) of the flat
-   space. masters is NULL when only the weights are wanted. */
+/* Where loaded values go and saved ones come from, piece by piece: elements [lo, lo + n) of the
+   flat space. masters is NULL when only the weights are wanted. */
 struct model_sink {
     void *ctx;
     int (*weights)(void *ctx, size_t lo, size_t n, const bf16 *data, struct err *e);
@@ -228,8 +228,8 @@ struct acts {
 void acts_carve(struct acts *a, const struct model *m, int rows_max, bool keep, struct carve *c);
 
 /* Runs rows [row_lo, N) through all layers, writing their K and V into the cache; rows below row_lo
-   were run by an earlier call. row_lo is a segment's first row. Rows [head_lo, N) also get the final
-   norm; with none (head_lo == N) the last layer stops after its K and V. */
+   were run by an earlier call. row_lo is a segment's first row. Rows [head_lo, N) also get the
+   final norm; with none (head_lo == N) the last layer stops after its K and V. */
 void model_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                    const struct model_rows *r, int row_lo, int head_lo, struct acts *a);
 
@@ -248,15 +248,15 @@ struct drawn {
     int token;
     float logprob;
 };
-/* Draws a token for a row from its statistics: inverse CDF at `uniform` in [0, 1), or the most likely
-   one when greedy. Uses thread ith's scratch. */
+/* Draws a token for a row from its statistics: inverse CDF at `uniform` in [0, 1), or the most
+   likely one when greedy. Uses thread ith's scratch. */
 struct drawn model_draw(const struct model *m, const struct model_weights *w, const struct acts *a,
                         int row, double uniform, float inv_temperature, bool greedy, int ith);
 
 /* ---- backward ---- */
 
-/* One micro-batch: segments of prompts first (rows [0, prompt_rows)), then samples, all of them loss
-   rows. Micro-batches of one group too large for one share its prompt's rows. */
+/* One micro-batch: segments of prompts first (rows [0, prompt_rows)), then samples, all of them
+   loss rows. Micro-batches of one group too large for one share its prompt's rows. */
 struct model_batch {
     struct model_rows rows;
     int prompt_rows;
@@ -284,8 +284,8 @@ struct grads {
 void grads_carve(struct grads *g, const struct model *m, int rows_max, int prompts_max,
                  int segments_max, struct carve *c);
 
-/* Forward of a micro-batch's samples, whose prompts' rows went through model_forward before, and their
-   statistics: stat (N), from prompt_rows on. */
+/* Forward of a micro-batch's samples, whose prompts' rows went through model_forward before, and
+   their statistics: stat (N), from prompt_rows on. */
 void model_batch_forward(const struct model *m, const struct model_weights *w, const struct kv *kv,
                          const struct model_batch *b, struct acts *a, struct token_stat *stat);
 

@@ -1,13 +1,14 @@
-/* A leaf cut into micro-batches. Whole groups are taken while they fit; a group that does not fit alone
- * is cut between its samples, its prompt kept on the device from part to part.
+/* A leaf cut into micro-batches. Whole groups are taken while they fit; a group that does not fit
+ * alone is cut between its samples, its prompt kept on the device from part to part.
  */
 #include "train/train.h"
 
+/* Each segment costs up to two blocks of cache beyond its rows, so there are as many as samples of
+   some thirty tokens need, and some for shorter ones. A prompt of one token counts as a segment. */
 struct train_limits train_limits(int row_budget, int prompt_max, int completion_max)
 {
     int rows = MAX(row_budget, prompt_max - 1 + completion_max);
-    // A prompt of one token counts as a segment without rows.
-    return (struct train_limits){.rows = rows, .segments = MIN(rows + 1, 256 + rows / 16)};
+    return (struct train_limits){.rows = rows, .segments = MIN(rows + 1, 64 + rows / KV_BLOCK)};
 }
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,
@@ -74,8 +75,8 @@ static void take_groups(struct train_run *r)
     }
 }
 
-/* The next samples of a group too large for one micro-batch. Training keeps the prompt on the device
-   until its gradient is whole; scoring has none, so every part brings its own. */
+/* The next samples of a group too large for one micro-batch. Training keeps the prompt on the
+   device until its gradient is whole; scoring has none, so every part brings its own. */
 static void take_samples(struct train_run *r)
 {
     const struct device_group *g = &r->leaf.group[r->group];

@@ -1,5 +1,5 @@
-/* Masters and moments on disk: one safetensors file per owner, each a slice with its global offsets,
- * so that any number of devices can read what any other number wrote.
+/* Masters and moments on disk: one safetensors file per owner, each a slice with its global
+ * offsets, so that any number of devices can read what any other number wrote.
  */
 #include "train/train.h"
 

@@ -1,17 +1,17 @@
-/* Training on one device and the update: micro-batches, the tree of leaf gradients, clipping, AdamW,
- * the learning-rate schedule, and the optimizer's state on disk. Knows nothing of prompts as text, of
- * rewards, or of other hosts.
+/* Training on one device and the update: micro-batches, the tree of leaf gradients, clipping,
+ * AdamW, the learning-rate schedule, and the optimizer's state on disk. Knows nothing of prompts as
+ * text, of rewards, or of other hosts.
  *
  * A leaf (grpo.h) is trained whole and in index order: its groups are cut into micro-batches by a
- * budget of rows, only between samples, and the bits do not depend on the cut. Its gradient goes into
- * a buffer of its own; leaves are summed by a fixed binary tree over their index: a device folds
- * sibling subtrees as soon as both are whole (a binary counter), so it holds at most
+ * budget of rows, only between samples, and the bits do not depend on the cut. Its gradient goes
+ * into a buffer of its own; leaves are summed by a fixed binary tree over their index: a device
+ * folds sibling subtrees as soon as both are whole (a binary counter), so it holds at most
  * log2(leaves) + 1 buffers and ends with the roots of the maximal aligned subtrees of what it owns.
- * Several devices' roots are then folded by the same tree, slice by slice, by the slice's owner, which
- * also applies AdamW to it (ZeRO-1); the new weights are copied to all.
+ * Several devices' roots are then folded by the same tree, slice by slice, by the slice's owner,
+ * which also applies AdamW to it (ZeRO-1); the new weights are copied to all.
  *
- * No global denominator is in the coefficients: it is folded into the factor of the update, with the
- * clipping, so nothing here waits for a global count.
+ * No global denominator is in the coefficients: it is folded into the factor of the update, with
+ * the clipping, so nothing here waits for a global count.
  */
 #pragma once
 
@@ -142,8 +142,8 @@ struct train_schedule {
     uint64_t warmup_steps; // W
 };
 
-/* Finds the schedule of that name (lr_scheduler_type). W is warmup_steps when it is 1 or more,
-   else the larger share of warmup_steps and warmup_ratio, of N, rounded up. ERR_USAGE for an unknown
+/* Finds the schedule of that name (lr_scheduler_type). W is warmup_steps when it is 1 or more, else
+   the larger share of warmup_steps and warmup_ratio, of N, rounded up. ERR_USAGE for an unknown
    name and for warm-up with `constant`, which has none. */
 int train_schedule_init(struct train_schedule *s, const char *name, uint64_t steps,
                         double warmup_steps, double warmup_ratio, struct err *e);
@@ -153,9 +153,10 @@ double train_schedule_factor(const struct train_schedule *s, uint64_t step);
 
 /* ---- the optimizer's state on disk ---- */
 
-/* Writes DIR/optimizer-0000I-of-0000N.safetensors for each of n devices: tensors master, exp_avg and
-   exp_avg_sq of its slice, with metadata lo, hi, count. ERR_NUMERIC naming tensor and element when a
-   value is not finite, as a weight in bf16 or as a moment: such a state cannot be gone on from. */
+/* Writes DIR/optimizer-0000I-of-0000N.safetensors for each of n devices: tensors master, exp_avg
+   and exp_avg_sq of its slice, with metadata lo, hi, count. ERR_NUMERIC naming tensor and element
+   when a value is not finite, as a weight in bf16 or as a moment: such a state cannot be gone on
+   from. */
 int train_state_save(struct device *const *device, int n, const char *dir, struct err *e);
 /* Reads them, whatever their cut, into all n devices. ERR_STATE when a slice is missing. */
 int train_state_load(struct device *const *device, int n, const char *dir, struct err *e);

@@ -1,6 +1,6 @@
-/* The fixed binary tree over leaves: on each device a stack of subtree roots, and across devices the
- * fold of all roots, slice by slice, with the update at its top. DESIGN: results do not depend on how
- * leaves are spread.
+/* The fixed binary tree over leaves: on each device a stack of subtree roots, and across devices
+ * the fold of all roots, slice by slice, with the update at its top. DESIGN: results do not depend
+ * on how leaves are spread.
  */
 #include "train/train.h"
 
@@ -125,8 +125,8 @@ fail:
     return rc;
 }
 
-/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. The owner's
-   own roots stay in their buffers: other owners will ask for other slices of them. */
+/* All devices' roots of slice [lo, hi), folded on device `owner`; *buffer holds the sum. The
+   owner's own roots stay in their buffers: other owners will ask for other slices of them. */
 static int gather_slice(const struct train_tree *tree, int n, int owner, size_t lo, size_t hi,
                         float *piece, int *buffer, struct err *e)
 {
