@@ -1,6 +1,6 @@
 #!/bin/sh
 # loco train and loco sft: what a run does, says, counts, keeps, and how it is stopped.
-# usage: train.sh PATH-OF-LOCO, from the repository root
+# usage: train_run.sh PATH-OF-LOCO, from the repository root
 loco=$1
 . tests/runs.sh
 
