@@ -36,7 +36,8 @@ train() { # STEPS: loco's run of that many
 
 trl() { # STEPS: mean CPU seconds of a step
     "$LOCO_ORACLE/bin/python" tools/oracle/trl_step.py "$model" "$dir/data/train.jsonl" \
-        "$template" "$1" "$per_device" "$tokens" "$rate" "$dir/trl" 2>"$dir/trl.log" | tee /dev/stderr |
+        "$template" "$1" "$per_device" "$tokens" "$rate" "$dir/trl" 2>"$dir/trl.log" |
+        tee /dev/stderr |
         awk '/^mean/ { print $2 }'
 }
 
@@ -50,7 +51,8 @@ small)
     one=$(train 1) more=$(train $((steps + 1)))
     awk -v t="$theirs" -v one="$one" -v more="$more" -v n="$steps" 'BEGIN {
         ours = (more - one) / n
-        printf "19 M step: TRL %.2f CPU s, LoCo %.2f, ratio %.2f (floor 1.6)\n", t, ours, t / ours }'
+        printf "19 M step: TRL %.2f CPU s, LoCo %.2f, ratio %.2f (floor 1.6)\n",
+            t, ours, t / ours }'
     ;;
 sums)
     model=${2:?the SmolLM2 folder} tokens=40 rate=1e-5 per_device=16 steps=${3:-2}
