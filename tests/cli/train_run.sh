@@ -195,6 +195,10 @@ holds "use what the ledger says, within 5 % and 32 MiB" \
     awk -v ledger="$ledger" '$1 > 1.05 * ledger + 32 * 2 ^ 20 {exit 1}' anonymous
 holds "and do not grow" awk 'NR == 50 {at = $1} NR > 50 && $1 > at + 2 ^ 18 {exit 1}' anonymous
 
+works "a micro-batch larger than a leaf" $train --reward math --output_dir none/run --dry_run \
+    --microbatch_tokens 1000000
+says "is made as large as a leaf" "micro-batches of 39 rows"
+
 # ---- how it is stopped ----
 waits_for() { # FILE: until it is there, at most a minute
     for _ in $(seq 600); do
