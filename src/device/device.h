@@ -201,10 +201,10 @@ int cpu_open(struct device **d, const struct device_conf *conf, struct err *e);
 
 /* A model folder into a weight set, and into the masters of a trainable policy; then packs it.
 
-   Masters of weights stored in bf16 would all start in the middle of their rounding interval, and an
-   update smaller than half of it would change no weight for many steps, then many at once. So a
-   master whose low half is zero gets a random one that rounds to the same weight: the weights start
-   as stored, and from then on a small update changes the right share of them. */
+   Masters of bf16 weights would all start in the middle of their rounding interval, and an update
+   smaller than half of it would change no weight for many steps, then many at once. So a master
+   whose low half is zero gets a random one that rounds to the same weight: the weights start as
+   stored, and from then on a small update changes the right share of them. */
 int device_load(struct device *d, enum device_set set, const char *dir, struct err *e);
 /* The policy as a Hugging Face folder; all but the weights is carried over from folder `like`. */
 int device_save(struct device *d, const char *like, const char *dir, struct err *e);
