@@ -1,4 +1,6 @@
-/* What the tests of conf share: parsing argument lists and YAML texts. */
+/* What the tests of conf share: parsing argument lists and YAML texts, and comparing the refusal
+ * with its exact text.
+ */
 #pragma once
 
 #include "check.h"

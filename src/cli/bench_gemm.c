@@ -1,6 +1,6 @@
-/* Single matrix products, warm: operands lie where their size lets them lie after the last round, as
- * they do in a run of many micro-batches. Then the gradients of the same weights over rows in long
- * segments and in short ones.
+/* Single matrix products, warm: operands lie where their size lets them lie after the last round,
+ * as they do in a run of many micro-batches. Then the gradients of the same weights over rows in
+ * long segments and in short ones.
  */
 #include "cli/cli.h"
 

@@ -1,6 +1,6 @@
-/* All matrix products of a pass through a model, one after the other, with nothing between them: what
- * the pass would take if it were its products alone. Every matrix has its own weights, as in the
- * model, so that they come from where the model's come from.
+/* All matrix products of a pass through a model, one after the other, with nothing between them:
+ * what the pass would take if it were its products alone. Every matrix has its own weights, as in
+ * the model, so that they come from where the model's come from.
  */
 #include "cli/cli.h"
 

@@ -125,7 +125,7 @@
     K(TEXT, answer_field, "auto", "auto", 0, 0, TRAIN | EVAL | SCORE, SAME,                        \
       "column of the right answer; auto: answer, solution or ground_truth")                        \
     K(TEXT, completion_field, "auto", "auto", 0, 0, SFT | SCORE, SAME,                             \
-      "column of the completion; auto: completion (sft: or else answer or solution)")                            \
+      "column of the completion; auto: completion (sft: else answer, solution)")                   \
     K(CHOICE, gold_rule, "auto", NULL, 0, 0, TRAIN | EVAL | SCORE, SAME,                           \
       "where the answer stands in its column: after the last #### (hashes), in the last box "      \
       "(boxed), "                                                                                  \
@@ -224,7 +224,7 @@
     K(INT, threads, "auto", "auto", 1, 4096, COMPUTE, FREE,                                        \
       "of all devices together; auto: the CPUs that this process may use")                         \
     K(INT, devices, "1", NULL, 1, 64, LEARN | SAMPLE, FREE, "groups of CPUs, each with its share") \
-    K(INT, microbatch_tokens, "512", NULL, 1, MANY, LEARN | LOGPROBS, FREE,                       \
+    K(INT, microbatch_tokens, "512", NULL, 1, MANY, LEARN | LOGPROBS, FREE,                        \
       "tokens that go through the model at once in training; one sample at least")                 \
     K(INT, decode_slots, "auto", "auto", 1, 65536, TRAIN | SAMPLE, FREE,                           \
       "samples decoded at once; auto: all of a step, up to what kv_memory holds")                  \

@@ -107,8 +107,8 @@ struct run {
 /* step.c: one optimizer step. On ERR_NUMERIC the groups hold the samples that led to it. */
 int coord_step(struct run *r, struct err *e);
 
-/* leaf.c. Cuts the step's groups into leaves, each leaf's groups sorted by identity; lays the leaves'
-   token arrays once samples are there. */
+/* leaf.c. Cuts the step's groups into leaves, each leaf's groups sorted by identity; lays the
+   leaves' token arrays once samples are there. */
 void coord_leaves(struct run *r);
 void coord_leaf_tokens(struct run *r);
 /* Reference log-probabilities of all leaves; the gradient of all leaves; the update. */

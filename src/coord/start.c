@@ -1,5 +1,6 @@
-/* How a run starts: its plan, its folder, its devices, and from where it goes on. Nothing is written
- * before everything that can be refused was looked at; what a refused start made is taken away.
+/* How a run starts: its plan, its folder, its devices, and from where it goes on. Nothing is
+ * written before everything that can be refused was looked at; what a refused start made is taken
+ * away.
  */
 #include "coord/coord.h"
 

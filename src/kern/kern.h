@@ -161,8 +161,8 @@ struct adamw {
     X(void, rmsnorm_grad,                                                                          \
       (float *dx, bool add, float *dw_row, const float *dy, const float *x, const float *w,        \
        float rstd, int D))                                                                         \
-    /* Rotates pairs (i, i + E/2): cs (E/2) cosines then (E/2) sines of this position. In place.   \
-       inverse rotates by the negative angle (the backward). */                                    \
+    /* Rotates pairs (i, i + E/2) in place: cs holds E/2 cosines, then E/2 sines. */               \
+    /* inverse rotates by the negative angle (the backward). */                                    \
     X(void, rope, (float *x, const float *cs, int E, bool inverse))                                \
     /* h = bf16(silu(gate) * up), silu(g) = g / (1 + exp(-g)). */                                  \
     X(void, swiglu, (bf16 * h, const float *gate, const float *up, int n))                         \
@@ -187,13 +187,13 @@ struct adamw {
     X(void, chunk_grad,                                                                            \
       (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,   \
        float coef))                                                                                \
-    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order:    \
-       runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
+    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order: */ \
+    /* runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
     X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))    \
     /* Index of the largest (lowest index on ties). */                                             \
     X(int, argmax, (const float *x, int n))                                                        \
-    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then         \
-       w = bf16(master). decay applies where wd is true. */                                        \
+    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then */      \
+    /* w = bf16(master). decay applies where wd is true. */                                        \
     X(void, adamw,                                                                                 \
       (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,                    \
        const struct adamw *h, bool wd))

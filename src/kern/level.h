@@ -14,9 +14,10 @@
  * The `_at` forms pack k values, from depth k0 on, into an operand that has `depth` in all, so that
  * several pieces make one operand. A piece is cut into steps of 32; what is short of a step at its
  * end is either zero-filled to one (FILL_STEP), or to a pair, which is all that is stored of it and
- * multiplied (FILL_PAIR: round_up(k, 2) deep). Runs of steps of equal size say what an operand holds.
- * A short step gives the bits of one filled with zeros: what it leaves out is fma(0, 0, sum), which
- * changes -0 to +0 and nothing else, and one addition of +0 to both of its sums does that too.
+ * multiplied (FILL_PAIR: round_up(k, 2) deep). Runs of steps of equal size say what an operand
+ * holds. A short step gives the bits of one filled with zeros: what it leaves out is fma(0, 0,
+ * sum), which changes -0 to +0 and nothing else, and one addition of +0 to both of its sums does
+ * that too.
  *
  *     lv_pack_a(a, x, ldx, m, k);                      // a: lv_a_bytes(m, k)
  *     lv_mul(a, b, c, ldc, GEMM_STORE, m, n, k);       // C[m, n] = A[m, k] B[k, n]
@@ -72,8 +73,9 @@ LV void lv_unpack_b(bf16 *dst, size_t ld, const void *b, int n, int k);
 /* Where B[j][c] lies, c < LV_PANEL, counted in bf16 from the start of a panel (any depth). */
 LV size_t lv_b_index(int j, int c);
 
-/* C (op)= A B over n_runs runs of steps, which are all that A holds. The panels of b are `panel_depth`
-   deep: b may point at a step inside them (+ k0 * LV_PANEL bf16). Columns >= n of C are not touched.
+/* C (op)= A B over n_runs runs of steps, which are all that A holds. The panels of b are
+   `panel_depth` deep: b may point at a step inside them (+ k0 * LV_PANEL bf16). Columns >= n of C
+   are not touched.
  */
 LV void lv_mul_at(const void *a, const void *b, int panel_depth, float *c, size_t ldc,
                   enum gemm_mode mode, int m, int n, const struct lv_run *run, int n_runs);

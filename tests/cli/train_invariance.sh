@@ -8,7 +8,7 @@ loco=$1
 train="train --model m --data d/train.jsonl --max_steps 3 --prompts_per_step 8
     --num_generations 4 --learning_rate 1e-2 --max_prompt_length 16 --max_completion_length 6
     --microbatch_tokens 64 --reward exact,random --beta 0.05 --eval_data d/test.jsonl --eval_steps 2
-    --mask_truncated_completions true --save_steps none"
+    --mask_truncated_completions true --temperature 0.9 --save_steps none"
 sft="sft --model m --data d/sft.jsonl --max_steps 3 --prompts_per_step 8 --learning_rate 1e-2
     --max_prompt_length 16 --max_completion_length 6 --microbatch_tokens 64 --save_steps none"
 
