@@ -5,13 +5,14 @@ failed=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# verdict STATUS WHAT: one case.
+# verdict STATUS WHAT: one case. With STOP_AT_FIRST set, the first that fails ends the script.
 verdict() {
     if [ "$1" -eq 0 ]; then
         echo "ok - $2"
     else
         echo "not ok - $2"
         failed=$((failed + 1))
+        [ -z "$STOP_AT_FIRST" ] || exit 1
     fi
 }
 

@@ -63,7 +63,7 @@ static void sampler_equals_trainer(void **state)
 {
     (void)state;
     static const float temperature[] = {0.7f, 1, 1.3f};
-    for (int m = 0; m < ENGINE_MODELS; m++) {
+    for (int m = 0; m < engine_models(); m++) {
         struct device *d =
             engine_make(&engine_model[m], (struct engine_options){.threads = m == 0 ? 2 : 1});
         engine_fill(d, 11);
@@ -148,7 +148,7 @@ static void check_batch(const struct model_config *c, float temperature)
 static void batch_invariance(void **state)
 {
     (void)state;
-    for (int m = 0; m < ENGINE_MODELS; m++)
+    for (int m = 0; m < engine_models(); m++)
         check_batch(&engine_model[m], m == 1 ? 0 : 1); // greedy once
 }
 
@@ -189,7 +189,7 @@ static void check_micro_batches(const struct model_config *c, struct engine_shap
 static void micro_batch_invariance(void **state)
 {
     (void)state;
-    for (int m = 0; m < ENGINE_MODELS; m++) {
+    for (int m = 0; m < engine_models(); m++) {
         check_micro_batches(&engine_model[m], (struct engine_shape){5, 6, 1, 30, 1, 34});
         check_micro_batches(&engine_model[m], (struct engine_shape){9, 4, 1, 3, 1, 5});
     }
@@ -244,7 +244,7 @@ static void everything_free(struct everything *x)
 static void level_invariance(void **state)
 {
     (void)state;
-    for (int m = 0; m < ENGINE_MODELS; m++) {
+    for (int m = 0; m < engine_models(); m++) {
         struct everything want = everything(&engine_model[m], "portable");
         size_t n = (size_t)want.rollout.groups.n_tokens;
         for (const struct kern *const *k = kern_levels(); *k; k++) {

@@ -24,7 +24,7 @@ static const struct model_config CONFIG = {.V = 8,
 struct rig {
     struct model m;
     struct kv kv;
-    void *memory;
+    struct arena arena;
     struct kv_seq seq[SEQS];
     int table[SEQS][CAPACITY];
     int label[SEQS][CAPACITY * KV_BLOCK];
@@ -35,13 +35,14 @@ struct rig {
 static void rig_open(struct rig *r)
 {
     struct carve c = {0};
+    struct err e = {0};
     *r = (struct rig){0};
     r->m = (struct model){.conf = CONFIG, .kern = &kern_portable};
     kv_carve(&r->kv, &r->m, BLOCKS, &c);
-    r->memory = mem_alloc(c.used + 64);
-    memset(r->memory, 0xa5, c.used + 64); // not zero, so that zeroing shows
-    c = (struct carve){.base = (unsigned char *)round_up((size_t)r->memory, 64)};
+    check_ok(arena_init(&r->arena, "kv", c.used, &e), e);
+    c = (struct carve){.arena = &r->arena};
     kv_carve(&r->kv, &r->m, BLOCKS, &c);
+    memset(r->kv.data, 0xa5, BLOCKS * r->kv.block_bytes); // not zero, so that zeroing shows
     kv_init(&r->kv);
     for (int i = 0; i < SEQS; i++)
         r->seq[i] = (struct kv_seq){.block = r->table[i], .capacity = CAPACITY};
@@ -144,7 +145,7 @@ static void random_operations_lose_no_block(void **state)
     for (int i = 0; i < SEQS; i++)
         kv_drop(&r.kv, &r.seq[i]);
     assert_int_equal(r.kv.n_free, BLOCKS);
-    mem_free(r.memory);
+    arena_release(&r.arena);
 }
 
 static void forks_share_whole_blocks_and_copy_the_last(void **state)
@@ -165,7 +166,7 @@ static void forks_share_whole_blocks_and_copy_the_last(void **state)
     kv_drop(&r.kv, &r.seq[0]);
     check_content(&r, 1);
     assert_int_equal(r.kv.refs[r.seq[1].block[0]], 2);
-    mem_free(r.memory);
+    arena_release(&r.arena);
 }
 
 static void a_full_cache_takes_nothing(void **state)
@@ -183,7 +184,7 @@ static void a_full_cache_takes_nothing(void **state)
     kv_drop(&r.kv, &r.seq[3]);
     assert_true(kv_reserve(&r.kv, &r.seq[11], CAPACITY * KV_BLOCK));
     check_content(&r, 11);
-    mem_free(r.memory);
+    arena_release(&r.arena);
 }
 
 int main(void)

@@ -52,7 +52,8 @@ run_test() {
     if [ -f "$tree/tests/test_$1.c" ]; then
         (cd "$tree" && timeout $limit "$build/tests/test_$1") >"$log" 2>&1
     else
-        (cd "$tree" && timeout $limit sh "tests/cli/$1.sh" "$build/loco") >"$log" 2>&1
+        (cd "$tree" && STOP_AT_FIRST=1 timeout $limit sh "tests/cli/$1.sh" "$build/loco") \
+            >"$log" 2>&1
     fi
 }
 

@@ -206,9 +206,11 @@ static int remove_names(int dir, const char *path, char **names, size_t n, struc
             return err_set(e, ERR_IO, "%s: not removed: %s in it is not a plain file", path,
                            names[i]);
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         if (unlinkat(dir, names[i], 0) < 0)
             return file_fail(e, path, "remove what is in this folder");
+        file_fault_point("remove");
+    }
     return 0;
 }
 

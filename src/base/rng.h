@@ -17,6 +17,7 @@ enum rng_purpose {
     RNG_REWARD = 5,   // random reward:    counter {0, sample, index, epoch}
     RNG_EVAL = 6,     // eval sampling:    as rollout
     RNG_GENERATE = 7, // loco generate:    as rollout
+    RNG_MASTER = 8,   // masters' low halves: counter {element / 8, the same's high word, 0, 0}
 };
 
 /* SplitMix64's finaliser over seed and purpose: the Philox key. */

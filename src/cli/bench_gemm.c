@@ -1,6 +1,6 @@
-/* Single matrix products, warm: operands lie where their size lets them lie after the last round, as
- * they do in a run of many micro-batches. Then the gradients of the same weights over rows in long
- * segments and in short ones.
+/* Single matrix products, warm: operands lie where their size lets them lie after the last round,
+ * as they do in a run of many micro-batches. Then the gradients of the same weights over rows in
+ * long segments and in short ones.
  */
 #include "cli/cli.h"
 
@@ -52,7 +52,7 @@ static size_t carve(struct job *j, int threads, struct carve *c)
     j->scratch = carve_take(c, (size_t)threads * sizeof *j->scratch);
     for (int i = 0; i < threads; i++) {
         void *scratch = carve_take(c, scratch_bytes);
-        if (c->base)
+        if (c->arena)
             j->scratch[i] = scratch;
     }
     return c->used;
@@ -155,7 +155,7 @@ int bench_gemm(const struct bench *b, json_t *rows, struct err *e)
     struct job j = {.kern = b->kern, .pool = pool_new(b->threads)};
     struct carve c = {0};
     TRY(arena_init(&j.arena, "matrix products", carve(&j, b->threads, &c), e));
-    c = (struct carve){.base = j.arena.base};
+    c = (struct carve){.arena = &j.arena};
     carve(&j, b->threads, &c);
     bench_noise(j.x, 0, (size_t)ROWS_MAX * K_MAX);
     bench_noise(j.w, 0, NK_MAX);

@@ -28,7 +28,8 @@ struct bench {
     double flops, bytes;            // ceilings: operations and bytes read in a second
 };
 
-/* The best round of run(ctx) by either clock. A round repeats it until it takes some milliseconds. */
+/* The best round of run(ctx) by either clock. A round repeats it until it takes some milliseconds.
+   */
 struct bench_time bench_measure(const struct bench *b, void (*run)(void *ctx), void *ctx);
 
 /* Seconds by the run's clock. */
@@ -49,7 +50,8 @@ void bench_noise(bf16 *out, size_t lo, size_t n);
 
 /* ---- bench_gemm.c ---- */
 
-/* A row for each matrix product of SmolLM2-135M and Qwen3-0.6B and each number of rows. ERR_MEMORY. */
+/* A row for each matrix product of SmolLM2-135M and Qwen3-0.6B and each number of rows. ERR_MEMORY.
+   */
 int bench_gemm(const struct bench *b, json_t *rows, struct err *e);
 
 /* ---- bench_products.c: a model's matrix products and nothing else ---- */

@@ -1,6 +1,6 @@
-/* All matrix products of a pass through a model, one after the other, with nothing between them: what
- * the pass would take if it were its products alone. Every matrix has its own weights, as in the
- * model, so that they come from where the model's come from.
+/* All matrix products of a pass through a model, one after the other, with nothing between them:
+ * what the pass would take if it were its products alone. Every matrix has its own weights, as in
+ * the model, so that they come from where the model's come from.
  */
 #include "cli/cli.h"
 
@@ -41,7 +41,7 @@ static void carve(struct products *p, const struct bench *b, const struct model_
     p->y = carve_take(c, (size_t)b->threads * sizeof *p->y);
     for (int i = 0; i < b->threads; i++) {
         float *y = carve_take(c, rows * widest * sizeof *y);
-        if (c->base)
+        if (c->arena)
             p->y[i] = y;
     }
 }
@@ -163,7 +163,7 @@ int bench_products(const struct bench *b, const struct model_config *c, struct b
     carve(&p, b, c, pool, &memory);
     model_release(&p.model);
     TRY(arena_init(&p.arena, "matrix products", memory.used, e));
-    memory = (struct carve){.base = p.arena.base};
+    memory = (struct carve){.arena = &p.arena};
     carve(&p, b, c, pool, &memory);
     fill(&p);
     for_each(&p, count_one, 0, 1);

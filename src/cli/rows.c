@@ -116,8 +116,9 @@ static int find_end(struct cli_rows *r, size_t *end, struct err *e)
         }
         if (newline || !r->more)
             return 0;
-        memmove(r->held.data, r->held.data + r->at, r->size - r->at);
         r->held.len = seen = r->size - r->at;
+        if (r->held.len > 0)
+            memmove(r->held.data, r->held.data + r->at, r->held.len);
         r->at = 0;
         int rc = read_some(&r->held, &r->more, e);
         if (rc < 0)

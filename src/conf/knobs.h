@@ -224,7 +224,7 @@
     K(INT, threads, "auto", "auto", 1, 4096, COMPUTE, FREE,                                        \
       "of all devices together; auto: the CPUs that this process may use")                         \
     K(INT, devices, "1", NULL, 1, 64, LEARN | SAMPLE, FREE, "groups of CPUs, each with its share") \
-    K(INT, microbatch_tokens, "4096", NULL, 1, MANY, LEARN | LOGPROBS, FREE,                       \
+    K(INT, microbatch_tokens, "512", NULL, 1, MANY, LEARN | LOGPROBS, FREE,                        \
       "tokens that go through the model at once in training; one sample at least")                 \
     K(INT, decode_slots, "auto", "auto", 1, 65536, TRAIN | SAMPLE, FREE,                           \
       "samples decoded at once; auto: all of a step, up to what kv_memory holds")                  \

@@ -3,9 +3,12 @@
  */
 #include "coord/coord.h"
 
+#include "base/rng.h"
+
 #include "coord/coord_int.h"
 #include "base/log.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* This process's threads, dealt to devices. */
@@ -15,11 +18,18 @@ static int device_threads(const struct conf *conf, int device, int n)
     return MAX(1, total * (device + 1) / n - total * device / n);
 }
 
+/* Input tokens of the largest leaf. */
+static int64_t leaf_rows(const struct coord_needs *n)
+{
+    return n->leaf_groups * (n->prompt_max - 1 + (int64_t)n->samples * n->completion_max);
+}
+
 static struct device_conf plan_device(const struct coord *c, int i, int slots)
 {
     const struct coord_needs *n = &c->needs;
     struct device_conf d = {.model = c->model,
                             .kern = c->kern,
+                            .master_key = rng_key((uint64_t)c->conf->seed, RNG_MASTER),
                             .trainable = n->training,
                             .reference = n->reference,
                             .threads = device_threads(c->conf, i, c->n_devices),
@@ -30,7 +40,7 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
     if (slots > 0)
         d.kv_blocks = roll_blocks(slots, n->samples, n->prompt_max, n->completion_max);
     if (n->training) {
-        d.leaf_tokens = n->leaf_groups * (n->prompt_max - 1 + n->samples * n->completion_max);
+        d.leaf_tokens = (int)leaf_rows(n);
         d.gradients = train_buffers(n->leaves, i, c->n_devices);
     }
     return d;
@@ -92,6 +102,18 @@ static int check_positions(const struct coord *c, struct err *e)
                    n->prompt_max, n->completion_max, c->model.positions_max);
 }
 
+/* Tokens of a leaf are counted in an int; no memory holds as many. */
+static int check_leaf(const struct coord_needs *n, struct err *e)
+{
+    if (!n->training || leaf_rows(n) <= INT32_MAX)
+        return 0;
+    return err_set(e, ERR_USAGE,
+                   "a leaf of up to %" PRId64
+                   " tokens is too large; raise reduction_leaves, or lower "
+                   "prompts_per_step, num_generations or max_completion_length",
+                   leaf_rows(n));
+}
+
 static int check_vocabulary(const struct coord *c, struct err *e)
 {
     if (!c->text || text_size(c->text) <= c->model.V)
@@ -146,6 +168,7 @@ int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
 
     c->needs = *needs;
     TRY(check_positions(c, e));
+    TRY(check_leaf(needs, e));
     if (needs->training && c->n_devices > needs->leaves) {
         rc = err_set(e, ERR_USAGE,
                      "devices %d is more than reduction_leaves %d; lower devices or raise "
@@ -153,7 +176,10 @@ int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
                      c->n_devices, needs->leaves);
         goto fail;
     }
-    c->limits = train_limits(needs->rows, needs->prompt_max, needs->completion_max);
+    int64_t rows = needs->rows; // of a micro-batch: never more than a leaf has
+    if (needs->training)
+        rows = MIN(rows, leaf_rows(needs));
+    c->limits = train_limits((int)rows, needs->prompt_max, needs->completion_max);
     c->slots = needs->slots > 0 ? choose_slots(c, budget) : 0;
     fill_ledger(c, c->slots);
     TRY(ledger_check(&c->ledger, budget,
@@ -199,6 +225,7 @@ struct roll *coord_roll(const struct coord *c, int d)
 
 struct coord_needs coord_needs_of(const struct conf *conf)
 {
+    enum { SLOTS = 64, SLOTS_MAX = 65536 }; // where decode_slots is auto
     bool train = conf->command == CONF_TRAIN, sft = conf->command == CONF_SFT;
     struct coord_needs n = {.training = train || sft,
                             .reference = train && conf->beta > 0,
@@ -217,7 +244,7 @@ struct coord_needs coord_needs_of(const struct conf *conf)
         n.samples = MAX(1, (int)conf->num_generations);
         n.slots = (int)conf->decode_slots;
         if (n.slots == 0)
-            n.slots = train ? (int)conf->prompts_per_step * n.samples : 64;
+            n.slots = train ? (int)MIN(conf->prompts_per_step * n.samples, SLOTS_MAX) : SLOTS;
         if (conf->command == CONF_EVAL)
             n.eval_samples = n.samples;
         else if (train && conf->eval_data)

@@ -90,6 +90,21 @@ static void put_ledger(const struct ledger *l, struct buf *out)
     buf_printf(out, "; together %s\n", mem_text(ledger_total(l), text));
 }
 
+/* "reward     exact + 0.5 x random", then every definition that a metric or the loss rests on. */
+static void put_objective(const struct grpo_conf *g, struct buf *out)
+{
+    buf_puts(out, "reward     ");
+    for (int i = 0; i < g->n_rewards; i++) {
+        buf_puts(out, i ? " + " : "");
+        if (g->weight[i] != 1)
+            buf_printf(out, "%g x ", g->weight[i]);
+        buf_puts(out, g->reward_name[i]);
+    }
+    buf_putc(out, '\n');
+    grpo_describe(g, out);
+    buf_puts(out, "lengths    in tokens, the stop token included\n");
+}
+
 void coord_header(const struct run *r, struct buf *out)
 {
     const struct coord *c = &r->coord;
@@ -104,7 +119,7 @@ void coord_header(const struct run *r, struct buf *out)
     buf_printf(out, "\nsteps      %" PRId64 " of %d prompts x %d samples, in %d leaves\n", r->steps,
                r->n_groups, c->needs.samples, r->leaves);
     if (r->grpo.n_rewards > 0)
-        grpo_describe(&r->grpo, out);
+        put_objective(&r->grpo, out);
     buf_printf(out, "machine    kernel level %s, %d device%s, ", c->kern->name, c->n_devices,
                c->n_devices == 1 ? "" : "s");
     if (c->slots > 0)

@@ -25,7 +25,7 @@ static void carve_rollout(struct cpu *d, struct carve *c)
     for (size_t i = 0; i < slots; i++) {
         int *slot_table = carve_take(c, blocks * sizeof *slot_table);
         int *handle_table = carve_take(c, blocks * sizeof *handle_table);
-        if (!c->base)
+        if (!c->arena)
             continue;
         d->slot[i].seq = (struct kv_seq){.block = slot_table, .capacity = (int)blocks};
         d->handle[i].seq = (struct kv_seq){.block = handle_table, .capacity = (int)blocks};
@@ -50,7 +50,7 @@ static void carve_batch(struct cpu *d, struct carve *c)
     b->loss_row = carve_take(c, segments * sizeof *b->loss_row);
     for (size_t i = 0; i < segments; i++) {
         int *table = carve_take(c, blocks * sizeof *table);
-        if (c->base)
+        if (c->arena)
             b->seq[i] = (struct kv_seq){.block = table, .capacity = (int)blocks};
     }
 }
@@ -77,7 +77,7 @@ static void carve_training(struct cpu *d, struct carve *c, size_t part[PARTS])
     d->gradient = carve_take(c, (size_t)conf->gradients * sizeof *d->gradient);
     for (int i = 0; i < conf->gradients; i++) {
         float *buffer = carve_take(c, n * sizeof *buffer);
-        if (c->base)
+        if (c->arena)
             d->gradient[i] = buffer;
     }
     part[PART_GRADS] += c->used - at;
@@ -184,7 +184,7 @@ int cpu_open(struct device **out, const struct device_conf *conf, struct err *e)
     model_release(&d->model);
     TRY(arena_init(&d->arena, "device", c.used, e));
     d->pool = pool_new(conf->threads);
-    c = (struct carve){.base = d->arena.base};
+    c = (struct carve){.arena = &d->arena};
     carve_device(d, &c, part);
     model_init(&d->model);
     kv_init(&d->kv);

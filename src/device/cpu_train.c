@@ -35,8 +35,7 @@ static void lay_prompts(struct cpu *d, const struct device_batch *a, struct mode
     b->prompt_rows = b->rows.N;
 }
 
-/* One sample's rows: the last prompt token, then its tokens but the last; targets are its tokens.
-   */
+/* A sample's rows: the last prompt token, then its tokens but the last; targets are its tokens. */
 static void lay_sample(struct cpu *d, const struct device_group *g,
                        const struct device_tokens *sample, int prompt, int loss_at,
                        struct model_batch *b)

@@ -29,15 +29,16 @@ struct device_conf {
     struct model_config model;
     const struct kern *kern;
     int threads;
-    bool trainable;  // gradients, masters, moments
-    bool reference;  // a second, forward-only weight set
-    int slots;       // samples decoded at once
-    int positions;   // longest prompt + completion
-    int kv_blocks;   // blocks of the rollout cache
-    int rows;        // rows of a micro-batch or of one prefill call
-    int segments;    // samples and prompts of a micro-batch
-    int leaf_tokens; // input tokens of the largest leaf: one embedding gradient row each
-    int gradients;   // gradient buffers
+    uint64_t master_key; // of the masters' low halves (device_load); 0: left as stored
+    bool trainable;      // gradients, masters, moments
+    bool reference;      // a second, forward-only weight set
+    int slots;           // samples decoded at once
+    int positions;       // longest prompt + completion
+    int kv_blocks;       // blocks of the rollout cache
+    int rows;            // rows of a micro-batch or of one prefill call
+    int segments;        // samples and prompts of a micro-batch
+    int leaf_tokens;     // input tokens of the largest leaf: one embedding gradient row each
+    int gradients;       // gradient buffers
 };
 
 /* Adds this device's arenas to the ledger. */
@@ -198,10 +199,14 @@ struct device {
 /* A device on this host's CPU, with a pool of conf->threads. ERR_MEMORY when it does not fit. */
 int cpu_open(struct device **d, const struct device_conf *conf, struct err *e);
 
-/* A model folder into a weight set, and into the masters of a trainable policy; then packs it. */
+/* A model folder into a weight set, and into the masters of a trainable policy; then packs it.
+
+   Masters of bf16 weights would all start in the middle of their rounding interval, and an update
+   smaller than half of it would change no weight for many steps, then many at once. So a master
+   whose low half is zero gets a random one that rounds to the same weight: the weights start as
+   stored, and from then on a small update changes the right share of them. */
 int device_load(struct device *d, enum device_set set, const char *dir, struct err *e);
-/* The policy as a Hugging Face folder; all but the weights is carried over from the folder `like`.
-   */
+/* The policy as a Hugging Face folder; all but the weights is carried over from folder `like`. */
 int device_save(struct device *d, const char *like, const char *dir, struct err *e);
 
 static inline void device_close(struct device *d)

@@ -138,64 +138,64 @@ struct adamw {
 };
 
 /* Every operator once: result, name, arguments. Table members, tests and benchmarks expand it. */
-#define KERN_OPS(X)                                                                                  \
-    /* Packs panels [p0, p1) of B[k, n] = w[n, k]: w (n, ldw) row-major, reduction along a row. */   \
-    X(void, pack_nk, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))        \
-    /* Packs panels [p0, p1) of B[k, n] = w[k, n]: w (k, ldw) row-major, reduction down rows. */     \
-    X(void, pack_kn, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))        \
-    /* Packs x (rows, ldx) for wgrad, and for it alone: panels [p0, p1). */                          \
-    X(void, pack_segments,                                                                           \
-      (void *packed, const bf16 *x, size_t ldx, int n_in, const struct segment *s, int n_segments,   \
-       int p0, int p1))                                                                              \
-    X(void, gemm, (const struct gemm *g))                                                            \
-    X(void, wgrad, (const struct wgrad *g))                                                          \
-    /* Stores key slot t (0..31) of a block. */                                                      \
-    X(void, kv_put, (void *block, int E, int t, struct kv_row row))                                  \
-    X(void, attn, (const struct attn *a))                                                            \
-    X(void, attn_grad, (const struct attn_grad *a))                                                  \
-    /* y = bf16((x * rstd) * w), rstd = 1 / sqrt(sum x^2 / D + eps) returned. */                     \
-    X(float, rmsnorm, (bf16 * y, const float *x, const float *w, int D, float eps))                  \
-    /* The same, float out; y may alias x. For QK norm. */                                           \
-    X(float, rmsnorm_f, (float *y, const float *x, const float *w, int D, float eps))                \
-    /* dx (+)= backward of rmsnorm; dw_row[i] += dy[i] * (x[i] * rstd). With add, dx += else =. */   \
-    X(void, rmsnorm_grad,                                                                            \
-      (float *dx, bool add, float *dw_row, const float *dy, const float *x, const float *w,          \
-       float rstd, int D))                                                                           \
-    /* Rotates pairs (i, i + E/2) in place: cs holds E/2 cosines, then E/2 sines.                  \
-       inverse rotates by the negative angle (the backward). */ \
-    X(void, rope, (float *x, const float *cs, int E, bool inverse))                                  \
-    /* h = bf16(silu(gate) * up), silu(g) = g / (1 + exp(-g)). */                                    \
-    X(void, swiglu, (bf16 * h, const float *gate, const float *up, int n))                           \
-    /* dgate, dup in bf16 from dh. */                                                                \
-    X(void, swiglu_grad,                                                                             \
-      (bf16 * dgate, bf16 * dup, const float *dh, const float *gate, const float *up, int n))        \
-    X(void, to_bf16, (bf16 * y, const float *x, size_t n))                                           \
-    X(void, from_bf16, (float *y, const bf16 *x, size_t n))                                          \
-    X(void, add, (float *y, const float *x, size_t n)) /* y += x */                                  \
-    /* y = x0 + x1, element by element (a node of the reduction tree). y may alias x0. */            \
-    X(void, fold, (float *y, const float *x0, const float *x1, size_t n))                            \
-    /* Sum of x^2: 16 lanes in double, folded as the lanes are. n <= SUMSQ_BLOCK. */                 \
-    X(double, sumsq, (const float *x, size_t n))                                                     \
-    /* Sum of x over 16 lanes. */                                                                    \
-    X(float, sum, (const float *x, size_t n))                                                        \
-    /* True when all are finite; else *at is the first that is not. */                               \
-    X(bool, finite, (const float *x, size_t n, size_t *at))                                          \
-    /* Statistics of a chunk: logits (n), target column or -1. */                                    \
-    X(struct chunk_stat, chunk_stats,                                                                \
-      (const float *logits, int n, float inv_temperature, int target))                               \
-    /* dlogits = bf16(coef * (onehot - exp(z - lse))): coef already holds inv_temperature. */        \
-    X(void, chunk_grad,                                                                              \
-      (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,     \
-       float coef))                                                                                  \
-    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order:    \
-       runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */ \
-    X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))      \
-    /* Index of the largest (lowest index on ties). */                                               \
-    X(int, argmax, (const float *x, int n))                                                          \
-    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then         \
-       w = bf16(master). decay applies where wd is true. */ \
-    X(void, adamw,                                                                                   \
-      (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,                      \
+#define KERN_OPS(X)                                                                                \
+    /* Packs panels [p0, p1) of B[k, n] = w[n, k]: w (n, ldw) row-major, reduction along a row. */ \
+    X(void, pack_nk, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))      \
+    /* Packs panels [p0, p1) of B[k, n] = w[k, n]: w (k, ldw) row-major, reduction down rows. */   \
+    X(void, pack_kn, (void *packed, const bf16 *w, size_t ldw, int n, int k, int p0, int p1))      \
+    /* Packs x (rows, ldx) for wgrad, and for it alone: panels [p0, p1). */                        \
+    X(void, pack_segments,                                                                         \
+      (void *packed, const bf16 *x, size_t ldx, int n_in, const struct segment *s, int n_segments, \
+       int p0, int p1))                                                                            \
+    X(void, gemm, (const struct gemm *g))                                                          \
+    X(void, wgrad, (const struct wgrad *g))                                                        \
+    /* Stores key slot t (0..31) of a block. */                                                    \
+    X(void, kv_put, (void *block, int E, int t, struct kv_row row))                                \
+    X(void, attn, (const struct attn *a))                                                          \
+    X(void, attn_grad, (const struct attn_grad *a))                                                \
+    /* y = bf16((x * rstd) * w), rstd = 1 / sqrt(sum x^2 / D + eps) returned. */                   \
+    X(float, rmsnorm, (bf16 * y, const float *x, const float *w, int D, float eps))                \
+    /* The same, float out; y may alias x. For QK norm. */                                         \
+    X(float, rmsnorm_f, (float *y, const float *x, const float *w, int D, float eps))              \
+    /* dx (+)= backward of rmsnorm; dw_row[i] += dy[i] * (x[i] * rstd). With add, dx += else =. */ \
+    X(void, rmsnorm_grad,                                                                          \
+      (float *dx, bool add, float *dw_row, const float *dy, const float *x, const float *w,        \
+       float rstd, int D))                                                                         \
+    /* Rotates pairs (i, i + E/2) in place: cs holds E/2 cosines, then E/2 sines. */               \
+    /* inverse rotates by the negative angle (the backward). */                                    \
+    X(void, rope, (float *x, const float *cs, int E, bool inverse))                                \
+    /* h = bf16(silu(gate) * up), silu(g) = g / (1 + exp(-g)). */                                  \
+    X(void, swiglu, (bf16 * h, const float *gate, const float *up, int n))                         \
+    /* dgate, dup in bf16 from dh. */                                                              \
+    X(void, swiglu_grad,                                                                           \
+      (bf16 * dgate, bf16 * dup, const float *dh, const float *gate, const float *up, int n))      \
+    X(void, to_bf16, (bf16 * y, const float *x, size_t n))                                         \
+    X(void, from_bf16, (float *y, const bf16 *x, size_t n))                                        \
+    X(void, add, (float *y, const float *x, size_t n)) /* y += x */                                \
+    /* y = x0 + x1, element by element (a node of the reduction tree). y may alias x0. */          \
+    X(void, fold, (float *y, const float *x0, const float *x1, size_t n))                          \
+    /* Sum of x^2: 16 lanes in double, folded as the lanes are. n <= SUMSQ_BLOCK. */               \
+    X(double, sumsq, (const float *x, size_t n))                                                   \
+    /* Sum of x over 16 lanes. */                                                                  \
+    X(float, sum, (const float *x, size_t n))                                                      \
+    /* True when all are finite; else *at is the first that is not. */                             \
+    X(bool, finite, (const float *x, size_t n, size_t *at))                                        \
+    /* Statistics of a chunk: logits (n), target column or -1. */                                  \
+    X(struct chunk_stat, chunk_stats,                                                              \
+      (const float *logits, int n, float inv_temperature, int target))                             \
+    /* dlogits = bf16(coef * (onehot - exp(z - lse))): coef already holds inv_temperature. */      \
+    X(void, chunk_grad,                                                                            \
+      (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,   \
+       float coef))                                                                                \
+    /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order: */ \
+    /* runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
+    X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))    \
+    /* Index of the largest (lowest index on ties). */                                             \
+    X(int, argmax, (const float *x, int n))                                                        \
+    /* AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2; decoupled decay), then */      \
+    /* w = bf16(master). decay applies where wd is true. */                                        \
+    X(void, adamw,                                                                                 \
+      (float *master, float *m, float *v, bf16 *w, const float *grad, size_t n,                    \
        const struct adamw *h, bool wd))
 
 struct kern {

@@ -11,9 +11,8 @@
 
 void *carve_take(struct carve *c, size_t bytes)
 {
-    size_t at = c->used;
-    c->used += round_up(bytes, 64);
-    return c->base ? c->base + at : NULL;
+    c->used += arena_cost(bytes);
+    return c->arena ? arena_alloc(c->arena, bytes) : NULL;
 }
 
 /* ---- the flat parameter space ---- */
@@ -149,7 +148,7 @@ void model_carve(struct model *m, const struct model_config *conf, const struct 
         void *scratch = carve_take(c, kern->scratch_bytes(k_max, conf->E));
         float *logits = carve_take(c, (size_t)MODEL_LOGIT_ROWS * VOCAB_CHUNK * sizeof *logits);
         const void **table = carve_take(c, (size_t)kv_blocks(m->positions) * sizeof *table);
-        if (c->base) {
+        if (c->arena) {
             m->scratch[i] = scratch;
             m->logits[i] = logits;
             m->table[i] = table;
@@ -226,7 +225,7 @@ void model_weights_carve(struct model_weights *w, const struct model *m, bool tr
         const struct model_matrix *x = &p->layer[i / MATRICES].matrix[i % MATRICES];
         void *fwd = carve_take(c, kern_packed_bytes(m->kern, x->n, x->k));
         void *bwd = trainable ? carve_take(c, kern_packed_bytes(m->kern, x->k, x->n)) : NULL;
-        if (!c->base)
+        if (!c->arena)
             continue;
         w->fwd[i] = fwd;
         if (trainable)
@@ -236,7 +235,7 @@ void model_weights_carve(struct model_weights *w, const struct model *m, bool tr
         int width = model_chunk_width(m, i);
         void *fwd = carve_take(c, kern_packed_bytes(m->kern, width, m->conf.D));
         void *bwd = trainable ? carve_take(c, kern_packed_bytes(m->kern, m->conf.D, width)) : NULL;
-        if (!c->base)
+        if (!c->arena)
             continue;
         w->head_fwd[i] = fwd;
         if (trainable)

@@ -17,7 +17,7 @@
  * adjacent (q, k, v; gate, up), so the fused matrix is a view of the same memory.
  *
  * Memory. Every structure here is carved from memory that the caller owns; its size comes from the
- * same function that carves it, called with a NULL base (struct carve). Nothing is allocated later.
+ * same function that carves it, called without an arena (struct carve). Nothing is allocated later.
  *
  * Refused by name: mixture of experts, sliding windows in use, other activations, other rope kinds,
  * quantised weights, partial rotary, logit soft-capping.
@@ -117,9 +117,9 @@ int model_save(const struct model_params *p, const char *like, const char *dir,
 
 /* ---- memory ---- */
 
-/* Lays structures over one block, or measures them when base is NULL. */
+/* Lays structures into an arena, or measures what they take of one when it is NULL. */
 struct carve {
-    unsigned char *base;
+    struct arena *arena;
     size_t used;
 };
 void *carve_take(struct carve *c, size_t bytes); // 64-byte aligned; NULL when measuring

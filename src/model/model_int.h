@@ -58,8 +58,7 @@ const struct model_segment *model_segment_at(const struct model_rows *r, int row
 const void *const *model_table(const struct model *m, const struct kv *kv, int ith,
                                const struct model_segment *s, int layer, int g);
 
-/* Floats of a thread that a row's work may use between two calls of the head (MODEL_TMP of them).
-   */
+/* MODEL_TMP floats of a thread that a row's work may use between two calls of the head. */
 enum { MODEL_TMP = MODEL_LOGIT_ROWS * VOCAB_CHUNK };
 static inline float *model_tmp(const struct model *m, int ith)
 {

@@ -51,7 +51,8 @@ static int sample_blocks(int prompt, int tokens_max)
 int roll_blocks(int slots, int samples, int prompt_max, int tokens_max)
 {
     int groups = (slots + samples - 1) / samples + 1; // one may be ending while the next begins
-    return groups * kv_blocks(prompt_max) + slots * (sample_blocks(prompt_max, tokens_max) + 1);
+    int worst = MIN(prompt_max, KV_BLOCK);            // a prompt that ends inside its last block
+    return groups * kv_blocks(prompt_max) + slots * sample_blocks(worst, tokens_max);
 }
 
 struct roll *roll_new(const struct roll_conf *c)

@@ -3,11 +3,12 @@
  */
 #include "train/train.h"
 
+/* Each segment costs up to two blocks of cache beyond its rows, so there are as many as samples of
+   some thirty tokens need, and some for shorter ones. A prompt of one token counts as a segment. */
 struct train_limits train_limits(int row_budget, int prompt_max, int completion_max)
 {
     int rows = MAX(row_budget, prompt_max - 1 + completion_max);
-    // A prompt of one token counts as a segment without rows.
-    return (struct train_limits){.rows = rows, .segments = MIN(rows + 1, 256 + rows / 16)};
+    return (struct train_limits){.rows = rows, .segments = MIN(rows + 1, 64 + rows / KV_BLOCK)};
 }
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,

@@ -60,7 +60,7 @@ static struct train_tree plan_roots(int lo, int hi, int *buffers)
 
 int train_buffers(int leaves, int device, int n_devices)
 {
-    int buffers = 0, elsewhere;
+    int buffers = 0, elsewhere = 0;
     struct train_tree work = {0};
     struct device_fold f;
     const struct train_tree own =

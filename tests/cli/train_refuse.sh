@@ -41,6 +41,10 @@ refused "weights that do not fit" 2 \
 refused "more devices than leaves" 2 \
     "devices 5 is more than reduction_leaves 4; lower devices or raise reduction_leaves and \
 prompts_per_step" --devices 5
+refused "a leaf past counting" 2 \
+    "a leaf of up to 2150000000 tokens is too large; raise reduction_leaves, or lower \
+prompts_per_step, num_generations or max_completion_length" --reduction_leaves 1 \
+    --prompts_per_step 1000000 --max_prompt_length 151 --max_completion_length 500
 refused "lengths past the model's positions" 2 \
     "max_prompt_length 16 + max_completion_length 4000 is more than the model's \
 max_position_embeddings 2048; lower one of them" --max_completion_length 4000

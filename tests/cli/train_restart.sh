@@ -8,8 +8,10 @@ loco=$1
 small="--model m --data d/train.jsonl --max_steps 8 --save_steps 1 --prompts_per_step 4
     --learning_rate 1e-2 --max_prompt_length 16 --max_completion_length 5 --microbatch_tokens 64
     --threads 1"
+head -n 10 d/train.jsonl >few.jsonl # a step straddles two epochs
 train="train $small --num_generations 4 --reward exact,random --reward_weights 1,0.5"
-eval="--eval_data d/test.jsonl --eval_steps 3 --eval_on_start true --num_generations_eval 2"
+eval="--eval_data d/test.jsonl --eval_steps 3 --eval_on_start --num_generations_eval 2
+    --data few.jsonl --beta 0.05 --load_best_model_at_end --loss_type grpo --weight_decay 0.01"
 
 # restarted WHAT NAME FAULT OPTIONS...: a run that the fault kills and that is then resumed is NAME.
 restarted() {
@@ -32,15 +34,13 @@ verdict $? "has a line for each step"
 # The n-th passing of a point: before the first checkpoint, in the middle, at the last step.
 for fault in start:1 step:1 samples:1 metrics:2 logged:3 save:1 save:4 save-weights:5 \
     save-optimizer:3 save-state:6 save-complete:7 save-renamed:1 save-renamed:8 save-removing:1 \
-    save-removing:6 commit:1 commit:2 commit:40 commit:77; do
+    save-removing:6 remove:1 remove:12 commit:1 commit:2 commit:40 commit:77; do
     restarted "a run" plain $fault $train
 done
 
-works "a run with a reference and evaluations" "$loco" $train $eval --beta 0.05 \
-    --load_best_model_at_end true --loss_type grpo --weight_decay 0.01 --output_dir best
-for fault in eval:1 eval:2 eval:4 step:6 save-removing:3; do
-    restarted "it" best $fault $train $eval --beta 0.05 --load_best_model_at_end true \
-        --loss_type grpo --weight_decay 0.01
+works "a run with a reference, evaluations and epochs" "$loco" $train $eval --output_dir best
+for fault in eval:1 eval:2 eval:4 step:6 save-removing:3 step:3; do
+    restarted "it" best $fault $train $eval
 done
 
 works "a supervised run" "$loco" sft $small --data d/sft.jsonl --output_dir warm

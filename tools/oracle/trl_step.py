@@ -1,11 +1,11 @@
-"""TRL's GRPOTrainer on a CPU in float32, to be timed beside `loco train` on the same folder and rows.
+"""TRL's GRPOTrainer on a CPU in float32, to be timed beside `loco train` on the same rows.
 
     trl_step.py FOLDER ROWS TEMPLATE STEPS PER_DEVICE NEW_TOKENS LEARNING_RATE OUT
 
-ROWS is JSONL with prompt and answer, TEMPLATE a text with {prompt} in it. 8 prompts times 8 samples a
-step, beta 0, dapo, constant learning rate, no gradient checkpointing (with it TRL is slower still).
-The reward is 1 where the completion's last integer is the answer. Prints a line a step, then the mean
-CPU seconds of all steps but the first, which warms up.
+ROWS is JSONL with prompt and answer, TEMPLATE a text with {prompt} in it. 8 prompts times 8 samples
+a step, beta 0, dapo, constant learning rate, no gradient checkpointing (with it TRL is slower
+still). The reward is 1 where the completion's last integer is the answer. Prints a line a step,
+then the mean CPU seconds of all steps but the first, which warms up.
 """
 import json
 import os
@@ -50,7 +50,9 @@ def main():
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     data = [json.loads(line) for line in open(rows)]
-    data = [{"prompt": template.replace("{prompt}", r["prompt"]), "answer": r["answer"]} for r in data]
+    data = [
+        {"prompt": template.replace("{prompt}", r["prompt"]), "answer": r["answer"]} for r in data
+    ]
     config = GRPOConfig(
         output_dir=out, use_cpu=True, bf16=False, per_device_train_batch_size=per_device,
         gradient_accumulation_steps=PROMPTS * SAMPLES // per_device, num_generations=SAMPLES,

@@ -1,6 +1,6 @@
 #!/bin/sh
 # loco train and loco sft: what a run does, says, counts, keeps, and how it is stopped.
-# usage: train.sh PATH-OF-LOCO, from the repository root
+# usage: train_run.sh PATH-OF-LOCO, from the repository root
 loco=$1
 . tests/runs.sh
 
@@ -47,11 +47,13 @@ says "of the KL" "kl         k3 x importance ratio, beta 0.1"
 says "of the advantage" "advantage  total - group mean, 0 when all totals are equal"
 says "of the loss" "loss       dr_grpo: token sum / (samples x max_completion_length)"
 says "of the clipping" "clip       ratio in [0.8, 1.28]"
+says "of lengths" "lengths    in tokens, the stop token included"
 
 works "a run" $train --reward exact,random --reward_weights 1,0.5 --output_dir run --max_steps 8 \
     --save_steps 2 --logging_steps 3 --log_completions true --eval_data d/test.jsonl \
     --eval_steps 4 --eval_on_start --num_generations_eval 2
 cp out said
+says "what the reward is" "reward     exact + 0.5 x random"
 is "a line for step 0, the first due one, and every third" \
     "$(sed -n 's|^step \([0-9]*\)/8 .*|\1|p' said)" "0 3 6 8"
 is "a prompt with its completions at each of them" "$(grep -c '^  prompt: What is' said)" 2
@@ -159,6 +161,7 @@ holds "and weights" cmp flat/checkpoint-4/model.safetensors flat4/checkpoint-4/m
 
 # ---- supervised runs ----
 works "a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir warm --max_steps 3 \
+    --threads 1 \
     --max_prompt_length 16 --max_completion_length 2
 says "drops what does not fit and says so" "longer than max_completion_length (first on line "
 says "its steps" "step 3/3  loss "
@@ -169,6 +172,20 @@ works "prompts that are too long" $train --data long.jsonl --reward exact --outp
 says "are dropped and counted" \
     "long.jsonl: 2 rows, 1 usable; dropped: 1 longer than max_prompt_length (first on line 1)"
 
+# ---- edges ----
+works "answers of one token, and none of them counts" $train --reward random --output_dir cut \
+    --max_steps 2 --max_completion_length 1 --mask_truncated_completions true
+is "then nothing is learned" "$(metric cut grad_norm)" "0 0"
+works "rewards that are all equal" $train --reward format --output_dir equal --max_steps 2
+is "teach nothing" "$(metric equal grad_norm) $(metric equal frac_reward_zero_std)" "0 0 1 1"
+head -n 1 d/train.jsonl >one.jsonl
+works "a data set smaller than a step" $train --reward random --data one.jsonl --output_dir one \
+    --max_steps 2
+is "is drawn again and again" \
+    "$(sed 's/.*"epoch": \([0-9]*\), .*/\1/' one/samples/step-2.jsonl | uniq)" "4 5 6 7"
+holds "and never the same" \
+    [ "$(sed 's/.*token_ids//' one/samples/*.jsonl | sort -u | wc -l)" -gt 30 ]
+
 # ---- memory ----
 works "many steps" $train --reward exact,random --output_dir many --max_steps 150 --save_steps 25 \
     --logging_steps 150 --prompts_per_step 8
@@ -178,6 +195,10 @@ metric many memory/anonymous_bytes >anonymous
 holds "use what the ledger says, within 5 % and 32 MiB" \
     awk -v ledger="$ledger" '$1 > 1.05 * ledger + 32 * 2 ^ 20 {exit 1}' anonymous
 holds "and do not grow" awk 'NR == 50 {at = $1} NR > 50 && $1 > at + 2 ^ 18 {exit 1}' anonymous
+
+works "a micro-batch larger than a leaf" $train --reward math --output_dir none/run --dry_run \
+    --microbatch_tokens 1000000
+says "is made as large as a leaf" "micro-batches of 39 rows"
 
 # ---- how it is stopped ----
 waits_for() { # FILE: until it is there, at most a minute
