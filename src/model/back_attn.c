@@ -97,8 +97,8 @@ static int next_group(const struct back *k, int first, int64_t *cost)
     return limit;
 }
 
-/* One KV head of the order's segments [first, limit): a prompt's K and V gradients are summed over its
-   samples, from the first part of its group on. */
+/* One KV head of the order's segments [first, limit): a prompt's K and V gradients are summed over
+   its samples, from the first part of its group on. */
 static void group_back(const struct back *k, int first, int limit, int g)
 {
     int prompt = k->b->prompt_of[k->b->order[first]];

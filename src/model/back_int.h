@@ -13,8 +13,8 @@
 
 enum { BACK_VECTORS = 3 }; // the most vectors that one phase has a gradient of
 
-/* One backward as one of its threads goes through it: a copy each, as of struct pass. pass.lo is the
-   first row that takes part. */
+/* One backward as one of its threads goes through it: a copy each, as of struct pass. pass.lo is
+   the first row that takes part. */
 struct back {
     struct pass pass;
     const struct model_batch *b;
@@ -42,8 +42,8 @@ void model_back_input(const struct back *k, const bf16 *x, int width);
 void model_back_weights(const struct back *k, const bf16 *dy, size_t ldy, int n_out, int n_in,
                         float *dw);
 /* The whole backward of one of the layer's matrices from its input x and the gradient dy of its
-   output: adds to the matrix's gradient and makes g->wide = dy W. Meets before it starts, so x and dy
-   may be others' rows, and once g->wide is whole; afterwards others may still read dy. */
+   output: adds to the matrix's gradient and makes g->wide = dy W. Meets before it starts, so x and
+   dy may be others' rows, and once g->wide is whole; afterwards others may still read dy. */
 void model_back_matrix(const struct back *k, int which, const bf16 *x, const bf16 *dy);
 
 /* Works on one row; adds its share of the vectors' gradients to step. tmp: MODEL_TMP floats. */

@@ -1,5 +1,6 @@
 /* Forward through the layers: one path for prefill, decode, scoring and training. All threads go
- * through it together; each phase below is a thread's share of it. NUMERICS section 3 is the formula.
+ * through it together; each phase below is a thread's share of it. NUMERICS section 3 is the
+ * formula.
  */
 #include "model/model.h"
 
@@ -208,8 +209,8 @@ void model_product(const struct pass *p, const bf16 *x, const void *packed, floa
     kern_gemm_part(p->m->kern, &g, by_rows ? 0 : p->ith, by_rows ? 1 : p->nth);
 }
 
-/* y rows (op)= a W for one of the layer's matrices, a's rows being as wide as W's input; by columns it
-   needs all threads' rows, and they its columns. */
+/* y rows (op)= a W for one of the layer's matrices, a's rows being as wide as W's input; by columns
+   it needs all threads' rows, and they its columns. */
 static void layer_product(const struct pass *p, int which, const bf16 *a, float *y,
                           enum gemm_mode mode)
 {

@@ -66,8 +66,8 @@ static inline float *model_tmp(const struct model *m, int ith)
 }
 
 /* One call as one of its threads goes through it: all nth run the same code, each on a copy of this
-   and on its share of rows, columns or jobs, and meet where one needs what another has made, or would
-   overwrite what another still reads. Rows [lo, N) take part. */
+   and on its share of rows, columns or jobs, and meet where one needs what another has made, or
+   would overwrite what another still reads. Rows [lo, N) take part. */
 struct pass {
     const struct model *m;
     const struct model_weights *w;
