@@ -3,7 +3,9 @@
 
 failed=0
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+background= # pid of a running process that must not outlive the script
+trap '[ -z "$background" ] || kill -KILL $background 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM # so that EXIT is run
 
 # verdict STATUS WHAT: one case. With STOP_AT_FIRST set, the first that fails ends the script.
 verdict() {

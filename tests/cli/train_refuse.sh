@@ -223,17 +223,17 @@ run" again copy
 
 # ---- two processes ----
 $train --output_dir busy --max_steps 100000 --save_steps none >/dev/null 2>&1 &
-first=$!
+background=$!
 for _ in $(seq 600); do
     [ -s busy/samples/step-1.jsonl ] && break
     sleep 0.1
 done
-refuses "two processes on one folder" 8 "loco train: error: busy/.lock: in use by process $first; \
-wait for it to end or stop it" $train --output_dir busy
-refuses "also when it goes on" 8 "loco train: error: busy/.lock: in use by process $first; \
-wait for it to end or stop it" again busy
-kill -KILL $first
-wait $first 2>/dev/null
+busy="loco train: error: busy/.lock: in use by process $background; wait for it to end or stop it"
+refuses "two processes on one folder" 8 "$busy" $train --output_dir busy
+refuses "also when it goes on" 8 "$busy" again busy
+kill -KILL $background
+wait $background 2>/dev/null
+background=
 
 # ---- disks ----
 # full WHERE FILE VERB: the disk is full at that point; what is whole stays whole, and goes on.
