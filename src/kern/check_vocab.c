@@ -94,8 +94,10 @@ void check_chunk_draw(struct check *c)
         drawn_near(c, x, n, s.max, u, a);
         int last = c->k->chunk_draw(x, n, inv_temperature, s.max, s.sum * 2);
         check_that(c, last == c->oracle->chunk_draw(x, n, inv_temperature, s.max, s.sum * 2));
-        for (int j = last; j < n; j++) // past the end: the last that has any probability
-            check_that(c, (x[j] * inv_temperature - s.max >= -87) == (j == last));
+        // Past the end: the last that the running sum, in float, still feels.
+        check_that(c, x[last] * inv_temperature - s.max >= -87);
+        for (int j = last + 1; j < n; j++)
+            check_that(c, exp((double)(x[j] * inv_temperature - s.max)) <= 2 * CHECK_U * s.sum);
         c->v.compared += 2;
     }
 }

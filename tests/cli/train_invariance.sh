@@ -8,9 +8,10 @@ loco=$1
 train="train --model m --data d/train.jsonl --max_steps 3 --prompts_per_step 8
     --num_generations 4 --learning_rate 1e-2 --max_prompt_length 16 --max_completion_length 6
     --microbatch_tokens 64 --reward exact,random --beta 0.05 --eval_data d/test.jsonl --eval_steps 2
-    --mask_truncated_completions true --temperature 0.9 --save_steps none"
+    --mask_truncated_completions true --temperature 0.9 --threads 1 --save_steps none"
 sft="sft --model m --data d/sft.jsonl --max_steps 3 --prompts_per_step 8 --learning_rate 1e-2
-    --max_prompt_length 16 --max_completion_length 6 --microbatch_tokens 64 --save_steps none"
+    --max_prompt_length 16 --max_completion_length 6 --microbatch_tokens 64 --threads 1
+    --save_steps none"
 
 # same WHAT LIKE COMMAND...: run COMMAND and compare with the run in the folder LIKE.
 same() {
@@ -41,7 +42,7 @@ same_but_cut() {
     verdict $? "$what: the same masters and moments"
 }
 
-works "one device, one thread" "$loco" $train --threads 1 --output_dir run
+works "one device, one thread" "$loco" $train --output_dir run
 same "two threads" run "$loco" $train --threads 2
 same "micro-batches of one sample" run "$loco" $train --microbatch_tokens 1
 same "micro-batches of some groups" run "$loco" $train --microbatch_tokens 100
@@ -51,17 +52,17 @@ same "little memory for keys and values" run "$loco" $train --kv_memory 1MiB
 same "portable kernels" run env LOCO_KERN=portable "$loco" $train
 
 constant="--lr_scheduler_type constant"
-works "a step more" "$loco" $train $constant --threads 1 --max_steps 4 --output_dir flat4
-works "a step less" "$loco" $train $constant --threads 1 --output_dir flat
+works "a step more" "$loco" $train $constant --max_steps 4 --output_dir flat4
+works "a step less" "$loco" $train $constant --output_dir flat
 for devices in 2 3 7; do
     same_but_cut "$devices devices" flat "$loco" $train $constant --devices $devices
 done
 
-works "a supervised run" "$loco" $sft --threads 1 --output_dir warm
+works "a supervised run" "$loco" $sft --output_dir warm
 same "two threads, supervised" warm "$loco" $sft --threads 2
 same "micro-batches of one row, supervised" warm "$loco" $sft --microbatch_tokens 1
 same "portable kernels, supervised" warm env LOCO_KERN=portable "$loco" $sft
-works "a step more" "$loco" $sft $constant --threads 1 --max_steps 4 --output_dir warmflat4
-works "a step less" "$loco" $sft $constant --threads 1 --output_dir warmflat
+works "a step more" "$loco" $sft $constant --max_steps 4 --output_dir warmflat4
+works "a step less" "$loco" $sft $constant --output_dir warmflat
 same_but_cut "two devices, supervised" warmflat "$loco" $sft $constant --devices 2
 finish

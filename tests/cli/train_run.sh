@@ -161,6 +161,7 @@ holds "and weights" cmp flat/checkpoint-4/model.safetensors flat4/checkpoint-4/m
 
 # ---- supervised runs ----
 works "a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir warm --max_steps 3 \
+    --threads 1 \
     --max_prompt_length 16 --max_completion_length 2
 says "drops what does not fit and says so" "longer than max_completion_length (first on line "
 says "its steps" "step 3/3  loss "
