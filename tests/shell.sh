@@ -24,7 +24,7 @@ works() {
     shift
     "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
-    [ $status -eq 0 ] || sed 's/^/    /' "$scratch/out" "$scratch/err"
+    [ $status -eq 0 ] || sed -s 's/^/    /; $a\' "$scratch/out" "$scratch/err"
     verdict $status "$what"
 }
 
@@ -48,7 +48,7 @@ says() {
     if grep -qF -- "$2" "$scratch/out" "$scratch/err"; then
         verdict 0 "$1"
     else
-        sed 's/^/    /' "$scratch/out" "$scratch/err"
+        sed -s 's/^/    /; $a\' "$scratch/out" "$scratch/err"
         verdict 1 "$1: '$2' is not said"
     fi
 }
