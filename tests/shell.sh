@@ -3,7 +3,9 @@
 
 failed=0
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+background= # pid of a running process that must not outlive the script
+trap '[ -z "$background" ] || kill -KILL $background 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'exit 143' INT TERM # so that EXIT is run
 
 # verdict STATUS WHAT: one case. With STOP_AT_FIRST set, the first that fails ends the script.
 verdict() {
@@ -22,7 +24,7 @@ works() {
     shift
     "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
-    [ $status -eq 0 ] || sed 's/^/    /' "$scratch/out" "$scratch/err"
+    [ $status -eq 0 ] || sed -s 's/^/    /; $a\' "$scratch/out" "$scratch/err"
     verdict $status "$what"
 }
 
@@ -46,7 +48,7 @@ says() {
     if grep -qF -- "$2" "$scratch/out" "$scratch/err"; then
         verdict 0 "$1"
     else
-        sed 's/^/    /' "$scratch/out" "$scratch/err"
+        sed -s 's/^/    /; $a\' "$scratch/out" "$scratch/err"
         verdict 1 "$1: '$2' is not said"
     fi
 }

@@ -21,6 +21,14 @@ int file_fail(struct err *e, const char *path, const char *verb)
     return err_set(e, ERR_IO, "%s: cannot %s: %s", path, verb, strerror(errno));
 }
 
+void file_standard(void)
+{
+    // The other way round than they are used: reading 0 and writing 1 and 2 still fail.
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            err_die(ERR_IO, "/dev/null: cannot open in place of closed descriptor %d", fd);
+}
+
 /* Opens a plain file or device for reading and stats it. */
 static int open_read(const char *path, int *fd, struct stat *st, struct err *e)
 {

@@ -52,7 +52,7 @@ static int read_special(const char *from, const struct text *t, struct vocabular
     json_t *config = NULL;
     if (file_exists(path)) {
         TRY(file_read(path, BYTES_MAX, &data, &size, e));
-        config = json_loadb(data, size, 0, &problem);
+        config = json_loadb(data, size, JSON_DECODE_INT_AS_REAL, &problem); // 1e30 is common
         if (!config)
             TRY(err_set(e, ERR_FORMAT, "%s:%d: not JSON (%s); fetch the file again", path,
                         problem.line, problem.text));
@@ -291,9 +291,6 @@ static int write_folder(const struct conf *conf, const char *dir, uint64_t *coun
 {
     int rc = 0;
     struct vocabulary v = {0};
-    if (file_is_dir(dir)) // left over from a call that was killed here
-        TRY(file_remove_dir(dir, e));
-    TRY(file_mkdirs(dir, e));
     TRY(write_tokenizer(conf, dir, &v, e));
     TRY(write_configs(conf, dir, &v, e));
     file_fault_point("init");
@@ -313,6 +310,13 @@ int cli_init(const struct conf *conf, struct err *e)
     buf_put(&dir, conf->out, n);
     buf_printf(&tmp, "%s.tmp", buf_str(&dir));
     TRY(refuse_existing(dir.data, e));
+    if (file_exists(tmp.data))
+        TRY(err_set(
+            e, ERR_USAGE,
+            "out: %s is in the way: another call is writing it, or one was killed; remove it "
+            "or give another folder",
+            tmp.data));
+    TRY(file_mkdirs(tmp.data, e));
     rc = write_folder(conf, tmp.data, &count, e);
     if (rc == 0)
         rc = file_rename(tmp.data, dir.data, e);

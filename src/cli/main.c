@@ -3,6 +3,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "coord/coord.h"
@@ -100,6 +101,7 @@ int main(int argc, char **argv)
 {
     struct err e = {0};
     struct buf out = {0}, text = {0};
+    file_standard();
     signal(SIGPIPE, SIG_DFL); // whoever started us may have it ignored: filters end quietly
     int rc = dispatch(argc, argv, &out, &e);
     if (rc == 0)

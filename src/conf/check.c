@@ -105,6 +105,17 @@ static int check_leaves(struct conf *c, struct err *e)
     return 0;
 }
 
+/* Below it logits over temperature leave the range of floats. */
+static int check_temperature(const char *name, double t, struct err *e)
+{
+    static const double LEAST = 1e-6;
+    if (t == 0 || !(t < LEAST))
+        return 0;
+    return err_set(e, ERR_USAGE,
+                   "%s: expected 0, which takes the most likely token, or at least %g, got %g",
+                   name, LEAST, t);
+}
+
 static int check_schedule(const struct conf *c, struct err *e)
 {
     if (c->warmup_steps > 0 && c->warmup_ratio > 0)
@@ -154,6 +165,7 @@ static int check_train(struct conf *c, struct err *e)
     if (isnan(c->epsilon_high))
         c->epsilon_high = c->epsilon;
     TRY(check_evaluation(c, e));
+    TRY(check_temperature("eval_temperature", c->eval_temperature, e));
 fail:
     return rc;
 }
@@ -188,6 +200,7 @@ int conf_finish(struct conf *c, struct err *e)
     int rc = 0;
     bool learns = c->command == CONF_TRAIN || c->command == CONF_SFT;
     TRY(check_required(c, e));
+    TRY(check_temperature("temperature", c->temperature, e));
     if (c->prompt_template)
         TRY(check_template(c, e));
     if (c->reward.n > 0)

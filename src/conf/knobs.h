@@ -114,8 +114,8 @@
       "checkpoint folder, or auto: the newest complete one in output_dir, if any")                 \
     K(BOOL, dry_run, "false", NULL, 0, 0, LEARN, CALL,                                             \
       "print the resolved configuration and the memory ledger, start nothing")                     \
-    K(INT, seed, "42", NULL, 0, MANY, LEARN | GENERATE | EVAL | SCORE | INIT | DATA, SAME,         \
-      "with the configuration it fixes every random choice")
+    K(INT, seed, "42", NULL, 0, 9007199254740991.0, LEARN | GENERATE | EVAL | SCORE | INIT | DATA, \
+      SAME, "with the configuration it fixes every random choice")
 
 #define CONF_KNOBS_DATA(S, K)                                                                      \
     S("Data")                                                                                      \
@@ -148,7 +148,7 @@
 
 #define CONF_KNOBS_SAMPLING(S, K)                                                                  \
     S("Sampling")                                                                                  \
-    K(INT, num_generations, "8", NULL, 1, 65536, TRAIN | SAMPLE, SAME, "samples for each prompt")  \
+    K(INT, num_generations, "8", NULL, 1, 1024, TRAIN | SAMPLE, SAME, "samples for each prompt")   \
     K(INT, max_completion_length, "512", NULL, 1, MANY, LEARN | SAMPLE, SAME,                      \
       "tokens; sampling stops there, sft drops and counts longer rows")                            \
     K(REAL, temperature, "1.0", NULL, 0, 100, TRAIN | SAMPLE, SAME,                                \

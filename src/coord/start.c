@@ -67,9 +67,7 @@ int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *si
     *r = (struct run){
         .conf = conf, .sink = sink, .temperature = 1, .best_metric = NAN, .best_step = -1};
     if (conf->command == CONF_TRAIN) {
-        if (conf->num_generations > COORD_SAMPLES_MAX)
-            TRY(err_set(e, ERR_USAGE, "num_generations: expected at most %d, got %" PRId64,
-                        COORD_SAMPLES_MAX, conf->num_generations));
+        ASSERT(conf->num_generations <= COORD_SAMPLES_MAX); // the knob's own range
         TRY(coord_rewards(conf, &r->reward_conf, weight, e));
         plan_grpo(r, weight);
     }

@@ -82,8 +82,8 @@ struct wgrad {
     void *scratch;
 };
 
-/* One key block of one KV head: kv_bytes(E) bytes, 64-byte aligned, K part then V part, in the
-   level's layout; all zeros when taken. */
+/* One key and its value, as kv_put stores them. A block of KV_BLOCK of them is kv_bytes(E) bytes,
+   64-byte aligned, K part then V part, in the level's layout; all zeros when taken. */
 struct kv_row {
     const float *k, *v; // (E) each; rounded to bf16 when stored
 };
@@ -188,7 +188,8 @@ struct adamw {
       (bf16 * dlogits, const float *logits, int n, float inv_temperature, float lse, int target,   \
        float coef))                                                                                \
     /* Inverse CDF inside a chunk: smallest i with sum_{j<=i} exp(z_j - max) > u in this order: */ \
-    /* runs of 16, each run's 16 values folded as lanes; then one by one. Returns i. */            \
+    /* runs of 16, each run's 16 values folded as lanes; then one by one. Returns i; where no   */ \
+    /* sum exceeds u, the last element that the running sum, in float, still feels. */             \
     X(int, chunk_draw, (const float *logits, int n, float inv_temperature, float max, float u))    \
     /* Index of the largest (lowest index on ties). */                                             \
     X(int, argmax, (const float *x, int n))                                                        \

@@ -58,7 +58,7 @@ static bool file_has_key(const char *path, const char *key)
     struct err ignored = {0};
     if (!file_exists(path) || file_read(path, CONFIG_MAX, &data, &size, &ignored) < 0)
         return false;
-    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL, NULL);
+    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     const json_t *value = json_object_get(root, key);
     bool has = value && !json_is_null(value);
     json_decref(root);

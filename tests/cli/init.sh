@@ -50,9 +50,21 @@ verdict $? "nothing is left of what failed"
 env LOCO_FAULT=init:1 "$loco" init --out new $small 2>/dev/null
 [ ! -e new ]
 verdict $? "killed half-way, the name shows nothing"
-works "and the next call works" "$loco" init --out new $small
+refuses "the next call deletes nothing that it did not make" 2 \
+    "loco init: error: out: new.tmp is in the way: another call is writing it, or one was killed; \
+remove it or give another folder" \
+    "$loco" init --out new $small
+rm -r new.tmp
+works "and works when that is gone" "$loco" init --out new $small
 [ ! -e new.tmp ]
-verdict $? "and takes the remains away"
+verdict $? "and leaves no remains"
+printf '{"eos_token": "<|im_end|>", "chat_template": "x",\n"model_max_length": %s}' \
+    1000000000000000019884624838656 >copy/tokenizer_config.json
+works "a length of ten to the thirtieth" "$loco" init --out big --tokenizer copy $small
+works "the template beside it" "$loco" inspect copy
+says "is seen" "chat template "
+grep -q "^chat template  *yes$" "$scratch/out"
+verdict $? "as one that is there"
 mkdir empty
 works "an empty folder is fine" "$loco" init --out empty $small
 

@@ -26,10 +26,14 @@ refused "an unknown option" 2 \
     learning_rat=1
 refused "an option that is not there yet" 2 \
     "command line: loco train has no option 'top_p'; the nearest is 'help'" --top_p 0.9
+refused "a temperature that floats cannot hold" 2 \
+    "temperature: expected 0, which takes the most likely token, or at least 1e-06, got 1e-38" \
+    --temperature 1e-38
 refused "one sample" 2 \
     "num_generations: expected at least 2, since an advantage compares samples of one prompt, got \
 1" --num_generations 1
-refused "too many samples" 2 "num_generations: expected at most 1024, got 1025" \
+refused "too many samples" 2 \
+    "command line: num_generations: expected an integer from 1 to 1024, got '1025'" \
     --num_generations 1025
 refused "greedy training" 2 \
     "temperature: expected more than 0 in training, since all samples of a prompt would be the \
@@ -223,17 +227,17 @@ run" again copy
 
 # ---- two processes ----
 $train --output_dir busy --max_steps 100000 --save_steps none >/dev/null 2>&1 &
-first=$!
+background=$!
 for _ in $(seq 600); do
     [ -s busy/samples/step-1.jsonl ] && break
     sleep 0.1
 done
-refuses "two processes on one folder" 8 "loco train: error: busy/.lock: in use by process $first; \
-wait for it to end or stop it" $train --output_dir busy
-refuses "also when it goes on" 8 "loco train: error: busy/.lock: in use by process $first; \
-wait for it to end or stop it" again busy
-kill -KILL $first
-wait $first 2>/dev/null
+busy="loco train: error: busy/.lock: in use by process $background; wait for it to end or stop it"
+refuses "two processes on one folder" 8 "$busy" $train --output_dir busy
+refuses "also when it goes on" 8 "$busy" again busy
+kill -KILL $background
+wait $background 2>/dev/null
+background=
 
 # ---- disks ----
 # full WHERE FILE VERB: the disk is full at that point; what is whole stays whole, and goes on.
@@ -300,6 +304,13 @@ fi
 refuses "an output folder that is a file" 3 \
     "loco train: error: d/test.jsonl: cannot make this folder: File exists" \
     $train --output_dir d/test.jsonl
+
+# ---- a caller that closed the standard descriptors ----
+(exec $train --output_dir closed <&- >&- 2>&-)
+[ -e closed/config.yaml ] && ! grep -qv '^{"step": ' closed/metrics.jsonl
+verdict $? "no file gets the number of standard output"
+[ "$(wc -c <closed/.lock)" -lt 16 ]
+verdict $? "nor does the lock"
 
 # ---- steps that break ----
 # The final norm at bfloat16's largest number: finite weights whose logits are not.

@@ -210,11 +210,12 @@ waits_for() { # FILE: until it is there, at most a minute
 }
 long="--reward random --max_steps 100000 --save_steps none --lr_scheduler_type constant"
 $train $long --output_dir stopped >out 2>err &
-run=$!
+background=$!
 waits_for stopped/samples/step-2.jsonl
-kill -INT $run
-wait $run
+kill -INT $background
+wait $background
 is "Ctrl-C ends a run with status" $? 130
+background=
 says "it says what it does" "stopping after this step; once more to leave at once"
 at=$(checkpoints stopped)
 says "and where" "loco train: error: stopped after step ${at#checkpoint-}, which is saved; go on \
@@ -224,13 +225,14 @@ is "and recorded every step until there" "$(tail -n 1 stopped/metrics.jsonl | cu
     "{\"step\": ${at#checkpoint-}"
 $train $long --output_dir twice --prompts_per_step 64 --num_generations 64 \
     --max_completion_length 256 --decode_slots 16 >out 2>err &
-run=$!
+background=$!
 waits_for out
-kill -INT $run
+kill -INT $background
 sleep 0.2
-kill -INT $run
-wait $run
+kill -INT $background
+wait $background
 is "a second Ctrl-C leaves at once with status" $? 130
+background=
 is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
 $train $long --output_dir closed 2>err | head -n 1 >out
 holds "a reader that leaves ends a run, saved" ls closed/checkpoint-*/COMPLETE

@@ -28,12 +28,14 @@ ended=0
 rm -rf again
 while [ $killed -lt 50 ]; do
     "$loco" $train --output_dir again --resume_from_checkpoint auto >out 2>err &
-    run=$!
+    background=$!
     sleep "$(awk -v ns=$took -v part="$(chance $((killed + 100 * ended)))" \
         'BEGIN {print ns * 1e-9 * part / 3000}')"
-    kill -KILL $run 2>/dev/null
-    wait $run 2>/dev/null
-    case $? in
+    kill -KILL $background 2>/dev/null
+    wait $background 2>/dev/null
+    status=$?
+    background=
+    case $status in
     137) killed=$((killed + 1)) ;;
     0)
         ended=$((ended + 1))
