@@ -112,7 +112,12 @@ static void put(const struct bench *b, json_t *rows, const struct shape *s, int 
     json_array_append_new(rows, row);
 }
 
-static void products(const struct bench *b, struct job *j, const struct shape *s, json_t *rows)
+/* What a shape took: its products, then its gradients. */
+struct times {
+    struct bench_time product[ARRAY_LEN(ROWS)], gradient[ARRAY_LEN(SEGMENTS)];
+};
+
+static void products(const struct bench *b, struct job *j, const struct shape *s, struct times *t)
 {
     b->kern->pack_nk(j->packed, j->w, (size_t)s->k, s->n, s->k, 0, kern_panels(b->kern, s->n));
     j->gemm = (struct gemm){.a = j->x,
@@ -125,12 +130,13 @@ static void products(const struct bench *b, struct job *j, const struct shape *s
                             .mode = GEMM_STORE};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         j->gemm.m = ROWS[i];
-        put(b, rows, s, ROWS[i], 0, bench_measure(b, run_gemm, j));
+        bench_improve(b, &t->product[i], run_gemm, j);
     }
 }
 
-static void gradients(const struct bench *b, struct job *j, const struct shape *s, json_t *rows)
+static void gradients(const struct bench *b, struct job *j, const struct shape *s, struct times *t)
 {
+    memset(j->y, 0, (size_t)s->n * (size_t)s->k * sizeof *j->y);
     for (size_t i = 0; i < ARRAY_LEN(SEGMENTS); i++) {
         int n = 0;
         for (int row = 0; row < GRAD_ROWS; row += SEGMENTS[i])
@@ -145,7 +151,7 @@ static void gradients(const struct bench *b, struct job *j, const struct shape *
                                   .n_in = s->k,
                                   .dw = j->y,
                                   .ld_dw = (size_t)s->k};
-        put(b, rows, s, GRAD_ROWS, SEGMENTS[i], bench_measure(b, run_wgrad, j));
+        bench_improve(b, &t->gradient[i], run_wgrad, j);
     }
 }
 
@@ -154,15 +160,22 @@ int bench_gemm(const struct bench *b, json_t *rows, struct err *e)
     int rc = 0;
     struct job j = {.kern = b->kern, .pool = pool_new(b->threads)};
     struct carve c = {0};
+    struct times times[ARRAY_LEN(SHAPES)] = {0};
     TRY(arena_init(&j.arena, "matrix products", carve(&j, b->threads, &c), e));
     c = (struct carve){.arena = &j.arena};
     carve(&j, b->threads, &c);
     bench_noise(j.x, 0, (size_t)ROWS_MAX * K_MAX);
     bench_noise(j.w, 0, NK_MAX);
-    for (const struct shape *s = SHAPES; s < SHAPES + ARRAY_LEN(SHAPES); s++) {
-        products(b, &j, s, rows);
-        memset(j.y, 0, (size_t)s->n * (size_t)s->k * sizeof *j.y);
-        gradients(b, &j, s, rows);
+    for (size_t i = 0; i < BENCH_SWEEPS * ARRAY_LEN(SHAPES); i++) {
+        size_t at = i % ARRAY_LEN(SHAPES);
+        products(b, &j, &SHAPES[at], &times[at]);
+        gradients(b, &j, &SHAPES[at], &times[at]);
+    }
+    for (size_t s = 0; s < ARRAY_LEN(SHAPES); s++) {
+        for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+            put(b, rows, &SHAPES[s], ROWS[i], 0, times[s].product[i]);
+        for (size_t i = 0; i < ARRAY_LEN(SEGMENTS); i++)
+            put(b, rows, &SHAPES[s], GRAD_ROWS, SEGMENTS[i], times[s].gradient[i]);
     }
 fail:
     pool_free(j.pool);

@@ -5,6 +5,9 @@
  * steadier. Which one the rates and shares of a run go by is decided once, by the spread of the
  * rounds of the ceiling itself, and the report says so. Every row has both.
  *
+ * Neighbours that a core or its caches are shared with come in bursts of seconds, so rounds of one
+ * figure do not follow on one another: a table is gone through BENCH_SWEEPS times.
+ *
  * Ceilings are measured in the same run with the same threads: fused multiply-adds from registers
  * (the level's peak loop) and reading memory that no cache holds.
  */
@@ -28,9 +31,11 @@ struct bench {
     double flops, bytes;            // ceilings: operations and bytes read in a second
 };
 
-/* The best round of run(ctx) by either clock. A round repeats it until it takes some milliseconds.
-   */
-struct bench_time bench_measure(const struct bench *b, void (*run)(void *ctx), void *ctx);
+enum { BENCH_SWEEPS = 4 };
+
+/* Rounds of run(ctx); t keeps the best by either clock, 0 being none yet. A round repeats it until
+   it takes some milliseconds. */
+void bench_improve(const struct bench *b, struct bench_time *t, void (*run)(void *ctx), void *ctx);
 
 /* Seconds by the run's clock. */
 static inline double bench_s(const struct bench *b, struct bench_time t)

@@ -156,27 +156,30 @@ static void attend_job(const struct pass *p, const struct model_segment *s, int 
                                  .scratch = m->scratch[p->ith]});
 }
 
-/* Jobs are (segment, ATTN_ROWS rows, KV head), dealt in order by the work they stand for. */
-static void attend(const struct pass *p)
+/* This thread's jobs of one KV head, which are (segment, ATTN_ROWS rows), dealt in order by the work
+   they stand for: `done` of `total` is behind them, the sum is returned. Total 0: none is done. */
+static int64_t attend_head(const struct pass *p, int g, int64_t done, int64_t total)
 {
-    int64_t total = 0, done = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < p->r->n_segments; i++) {
-            const struct model_segment *s = &p->r->segment[i];
-            if (s->row < p->lo)
-                continue;
-            for (int first = 0; first < s->n; first += ATTN_ROWS) {
-                int64_t cost = (int64_t)MIN(ATTN_ROWS, s->n - first) * (s->pos + first + ATTN_ROWS);
-                for (int g = 0; g < p->m->conf.G; g++) {
-                    if (pass == 0)
-                        total += cost;
-                    else if (done * p->nth / total == p->ith)
-                        attend_job(p, s, first, g);
-                    done += pass ? cost : 0;
-                }
-            }
+    for (int i = 0; i < p->r->n_segments; i++) {
+        const struct model_segment *s = &p->r->segment[i];
+        if (s->row < p->lo)
+            continue;
+        for (int first = 0; first < s->n; first += ATTN_ROWS) {
+            if (total > 0 && done * p->nth / total == p->ith)
+                attend_job(p, s, first, g);
+            done += (int64_t)MIN(ATTN_ROWS, s->n - first) * (s->pos + first + ATTN_ROWS);
         }
     }
+    return done;
+}
+
+/* Head by head: segments next to each other mostly share a prompt, whose keys and values of one
+   head stay in a near cache. */
+static void attend(const struct pass *p)
+{
+    int64_t total = attend_head(p, 0, 0, 0) * p->m->conf.G, done = 0;
+    for (int g = 0; g < p->m->conf.G; g++)
+        done = attend_head(p, g, done, total);
 }
 
 void model_swiglu(const struct pass *p)
