@@ -156,8 +156,9 @@ static void attend_job(const struct pass *p, const struct model_segment *s, int 
                                  .scratch = m->scratch[p->ith]});
 }
 
-/* This thread's jobs of one KV head, which are (segment, ATTN_ROWS rows), dealt in order by the work
-   they stand for: `done` of `total` is behind them, the sum is returned. Total 0: none is done. */
+/* This thread's jobs of one KV head: jobs are (segment, ATTN_ROWS rows) and are dealt in order by
+   the work they stand for. `done` of `total` is behind them; returns that and theirs. With a total
+   of 0 none is run. */
 static int64_t attend_head(const struct pass *p, int g, int64_t done, int64_t total)
 {
     for (int i = 0; i < p->r->n_segments; i++) {
