@@ -172,6 +172,19 @@ static void test_numbers_take_their_shortest_form(void **state)
     buf_release(&b);
 }
 
+/* Whole numbers aside, no fewer digits would do. */
+static void check_shortest(const char *text, double x, bool narrow)
+{
+    char fewer[320];
+    int digits = 0;
+    for (const char *c = text; *c && *c != 'e'; c++)
+        digits += (*c >= '0' && *c <= '9') && (digits > 0 || *c != '0');
+    if (x == floor(x) || digits < 2)
+        return;
+    snprintf(fewer, sizeof fewer, "%.*g", digits - 1, x);
+    assert_true(narrow ? strtof(fewer, NULL) != (float)x : strtod(fewer, NULL) != x);
+}
+
 static void test_numbers_come_back_bit_for_bit(void **state)
 {
     (void)state;
@@ -188,10 +201,12 @@ static void test_numbers_come_back_bit_for_bit(void **state)
         buf_double(&b, x);
         assert_int_equal(str_to_double(b.data, &back), isfinite(x) != 0);
         assert_true(!isfinite(x) || memcmp(&back, &x, sizeof x) == 0);
+        check_shortest(b.data, x, false);
         buf_clear(&b);
         buf_float(&b, f);
         float fback = strtof(b.data, NULL);
         assert_true(!isfinite(f) || memcmp(&fback, &f, sizeof f) == 0);
+        check_shortest(b.data, (double)f, true);
     }
     buf_release(&b);
 }

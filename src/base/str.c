@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,13 @@ const char *buf_str(const struct buf *b)
     return b->data ? b->data : "";
 }
 
-/* Fewest significant digits, up to `most`, that `parse` turns back into the same `size` bytes. */
-static void put_shortest(struct buf *b, double x, int most, bool narrow)
+/* The fewest significant digits that are read back as the same float (narrow) or double. What has
+   FLT_DIG or DBL_DIG digits is printed with no more by that precision, so the search begins there;
+   only numbers with a shortened significand may need fewer than it prints. */
+static void put_shortest(struct buf *b, double x, bool narrow)
 {
+    int most = narrow ? 9 : 17, least = narrow ? FLT_DIG : DBL_DIG;
+
     if (!isfinite(x)) {
         buf_puts(b, "null");
         return;
@@ -89,8 +94,10 @@ static void put_shortest(struct buf *b, double x, int most, bool narrow)
         buf_printf(b, "%.0f", x);
         return;
     }
+    if (fabs(x) < (narrow ? (double)FLT_MIN : DBL_MIN))
+        least = 1;
     char text[40];
-    for (int digits = 1; digits <= most; digits++) {
+    for (int digits = least; digits <= most; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         double back = narrow ? (double)strtof(text, NULL) : strtod(text, NULL);
         if (memcmp(&back, &x, sizeof x) == 0)
@@ -101,12 +108,12 @@ static void put_shortest(struct buf *b, double x, int most, bool narrow)
 
 void buf_float(struct buf *b, float x)
 {
-    put_shortest(b, (double)x, 9, true);
+    put_shortest(b, (double)x, true);
 }
 
 void buf_double(struct buf *b, double x)
 {
-    put_shortest(b, x, 17, false);
+    put_shortest(b, x, false);
 }
 
 int str_distance(const char *a, const char *b)
