@@ -132,22 +132,27 @@ int file_size(const char *path, uint64_t *size, struct err *e)
     return 0;
 }
 
-int file_mkdirs(const char *path, struct err *e)
+int file_mkdir_new(const char *path, struct err *e)
 {
     char *part = mem_strdup(path);
-    int rc = 0;
-    for (char *s = part; *s;) {
-        s += strspn(s, "/");
+    int rc = 1; // "" and "/" are there.
+    for (char *s = part; *(s += strspn(s, "/"));) {
         s += strcspn(s, "/");
         char end = *s;
         *s = '\0';
-        if (mkdir(part, 0777) < 0 && !(errno == EEXIST && file_is_dir(part)))
+        rc = mkdir(part, 0777) < 0;
+        if (rc > 0 && !(errno == EEXIST && file_is_dir(part)))
             TRY(file_fail(e, part, "make this folder"));
         *s = end;
     }
 fail:
     mem_free(part);
     return rc;
+}
+
+int file_mkdirs(const char *path, struct err *e)
+{
+    return MIN(file_mkdir_new(path, e), 0);
 }
 
 int file_sync_dir(const char *path, struct err *e)
@@ -266,6 +271,25 @@ int file_lock(struct file_lock *l, const char *path, struct err *e)
 fail:
     close(fd);
     return rc;
+}
+
+int file_lock_dir(struct file_lock *l, const char *path, struct err *e)
+{
+    *l = (struct file_lock){0};
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail(e, path, "open this folder");
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        *l = (struct file_lock){fd, true};
+        return 0;
+    }
+    bool is_taken = errno == EWOULDBLOCK;
+    close(fd);
+    return is_taken ? err_set(e, ERR_STATE,
+                              "%s: another process is writing into this folder; wait for it to "
+                              "end or give another folder",
+                              path)
+                    : 0;
 }
 
 void file_unlock(struct file_lock *l)

@@ -299,6 +299,18 @@ fail:
     return rc;
 }
 
+/* Of several calls at once, one makes the folder and the others stop here. */
+static int make_new(const char *dir, struct err *e)
+{
+    int rc = file_mkdir_new(dir, e);
+    if (rc > 0)
+        rc = err_set(e, ERR_USAGE,
+                     "out: %s is in the way: another call is writing it, or one was killed; remove "
+                     "it or give another folder",
+                     dir);
+    return rc;
+}
+
 int cli_init(const struct conf *conf, struct err *e)
 {
     int rc = 0;
@@ -310,14 +322,10 @@ int cli_init(const struct conf *conf, struct err *e)
     buf_put(&dir, conf->out, n);
     buf_printf(&tmp, "%s.tmp", buf_str(&dir));
     TRY(refuse_existing(dir.data, e));
-    if (file_exists(tmp.data))
-        TRY(err_set(
-            e, ERR_USAGE,
-            "out: %s is in the way: another call is writing it, or one was killed; remove it "
-            "or give another folder",
-            tmp.data));
-    TRY(file_mkdirs(tmp.data, e));
-    rc = write_folder(conf, tmp.data, &count, e);
+    TRY(make_new(tmp.data, e));
+    rc = refuse_existing(dir.data, e); // again: another call may have made it just now
+    if (rc == 0)
+        rc = write_folder(conf, tmp.data, &count, e);
     if (rc == 0)
         rc = file_rename(tmp.data, dir.data, e);
     if (rc < 0) {
