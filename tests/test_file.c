@@ -116,6 +116,13 @@ static void test_reading_refuses_with_path_and_reason(void **state)
     check_ok(file_read(in_folder("six"), 6, &data, &size, &e4), e4);
     mem_free(data);
     assert_int_equal(file_map(&m, folder, &e3), ERR_IO);
+    struct err e5 = {0};
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    assert_int_equal(file_map(&m, in_folder("pipe"), &e5), ERR_IO);
+    check_path_error(&e5, ERR_IO, "pipe",
+                     "is not a regular file, which is needed here since it is read more than once; "
+                     "copy it to a file first");
+    check_ok(file_remove(in_folder("pipe"), &e4), e4);
     assert_non_null(strstr(e3.text, ": is a folder, expected a file"));
 }
 

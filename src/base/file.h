@@ -17,6 +17,7 @@ struct file_map {
     size_t size;
 };
 
+/* ERR_IO also for what is not a regular file. */
 int file_map(struct file_map *m, const char *path, struct err *e);
 void file_unmap(struct file_map *m);
 
@@ -59,6 +60,7 @@ uint32_t file_crc32(uint32_t crc, const void *data, size_t n); // Start with 0.
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+bool file_is_stream(const char *path); // A pipe, terminal or device: file_read alone takes it.
 int file_size(const char *path, uint64_t *size, struct err *e);
 int file_mkdirs(const char *path, struct err *e);    // Like mkdir -p.
 int file_mkdir_new(const char *path, struct err *e); // The same; 1 when path was there already.

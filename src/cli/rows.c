@@ -46,9 +46,10 @@ int cli_read_all(const char *path, struct buf *b, const char **name, struct err 
             TRY(read_some(b, &more, e));
         return 0;
     }
-    TRY(file_map(&map, path, e));
+    if (!file_is_stream(path))
+        TRY(file_map(&map, path, e));
     buf_put(b, map.data, map.size);
-    if (map.size == 0) { // empty, or a pipe or device, which has no size
+    if (map.size == 0) { // a stream, or a file of /proc, which has no size
         TRY(file_read(path, b->max, &data, &size, e));
         buf_put(b, data, size);
     }
@@ -66,7 +67,8 @@ int cli_rows_open(struct cli_rows *r, const char *path, struct err *e)
         return 0;
     r->more = false;
     r->name = path;
-    TRY(file_map(&r->map, path, e));
+    if (!file_is_stream(path))
+        TRY(file_map(&r->map, path, e));
     r->text = (const char *)r->map.data;
     r->size = r->map.size;
     if (r->size == 0) {

@@ -47,6 +47,13 @@ printf '104 300' | "$loco" tokenize --model "$scratch/m" --decode >"$scratch/out
 says "an id without a token is not passed over in silence" \
     "warning: standard input: id 300 has no token and was left out, as others may be"
 
+mkfifo "$scratch/pipe"
+{ printf '{"text": "hi"}\n' >"$scratch/pipe"; } &
+background=$!
+works "a named pipe" timeout 10 "$loco" tokenize --model "$scratch/m" --jsonl "$scratch/pipe"
+background=
+says "is read once, whole" '{"ids": [104, 105]}'
+
 asks "what is no id" '1 2 x3' 7 \
     "loco tokenize: error: standard input: 'x3' is no token id; expected numbers from 0 on, such \
 as '12 7'" --decode

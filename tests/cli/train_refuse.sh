@@ -77,6 +77,14 @@ refused "an empty file" 7 \
 printf '{"prompt": "12345678901234567", "answer": "1"}\n{"prompt": "a", "answer": ""}\n' >rows.jsonl
 refused "no usable row" 7 "rows.jsonl: no usable row among 2: 1 longer than max_prompt_length \
 (first on line 1), 1 empty answer (first on line 2): mend the rows or the options" --data rows.jsonl
+mkfifo pipe
+for special in pipe /dev/null; do
+    refused "rows in $special" 3 "$special: is not a regular file, which is needed here since it \
+is read more than once; copy it to a file first" --data $special
+done
+refused "a folder of rows" 3 "m: is a folder, expected a file" --data m
+refused "rows from standard input" 3 "-: standard input cannot be read more than once, which is \
+needed here; save the rows to a file and give its name" --data -
 refused "no file" 3 "nowhere.jsonl: cannot open: No such file or directory" --data nowhere.jsonl
 {
     printf '{"prompt": "'
