@@ -160,7 +160,7 @@ bool str_to_int(const char *s, int64_t *out)
 }
 
 /* [-] digits [. digits] [e [+-] digits], with a digit beside the point. */
-static bool is_decimal(const char *s)
+bool str_is_decimal(const char *s)
 {
     s += *s == '-';
     size_t whole = count_digits(s), fraction = 0;
@@ -184,7 +184,7 @@ static bool is_decimal(const char *s)
 
 bool str_to_double(const char *s, double *out)
 {
-    if (!is_decimal(s))
+    if (!str_is_decimal(s))
         return false;
     double value = strtod(s, NULL);
     if (!isfinite(value))

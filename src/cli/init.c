@@ -48,11 +48,13 @@ static int read_special(const char *from, const struct text *t, struct vocabular
     int rc = 0;
     char *path = file_join(from, "tokenizer_config.json"), *data = NULL;
     size_t size;
+    struct buf tame = {0};
     json_error_t problem;
     json_t *config = NULL;
     if (file_exists(path)) {
         TRY(file_read(path, BYTES_MAX, &data, &size, e));
-        config = json_loadb(data, size, JSON_DECODE_INT_AS_REAL, &problem); // 1e30 is common
+        buf_json_tame(&tame, data, size); // its lengths of 1e30
+        config = json_loadb(buf_str(&tame), tame.len, 0, &problem);
         if (!config)
             TRY(err_set(e, ERR_FORMAT, "%s:%d: not JSON (%s); fetch the file again", path,
                         problem.line, problem.text));
@@ -67,6 +69,7 @@ static int read_special(const char *from, const struct text *t, struct vocabular
                      path);
 fail:
     json_decref(config);
+    buf_release(&tame);
     mem_free(data);
     mem_free(path);
     return rc;
