@@ -92,7 +92,7 @@ asks "a row without ids and text" '{"id": [1]}' 7 \
     "loco logprobs: error: standard input:1: expected \"ids\", a list of token ids, or \"text\", \
 a string"
 asks "a line that is no object" '\n[1]' 4 \
-    "loco logprobs: error: standard input:2: not a JSON object: one object {...} a line"
+    "loco logprobs: error: standard input:2: byte 1: not a JSON object: one object {...} a line"
 asks "a row longer than the micro-batch" '{"ids": [1, 2, 3, 4, 5]}' 7 \
     "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it \
 or cut the row" \

@@ -66,8 +66,13 @@ asks "a line that is not JSON" '{"text": "a"}\n{"text": a}' 4 \
     "loco tokenize: error: standard input:2: byte 10: not JSON (invalid token near 'a'): mend or \
 remove the line" --jsonl
 asks "a line that is not UTF-8" '{"text": "\377"}' 4 \
-    "loco tokenize: error: standard input:1: byte 10: not JSON (unable to decode byte 0xff near \
-'\"'): mend or remove the line" --jsonl
+    "loco tokenize: error: standard input:1: byte 11: not UTF-8: save the file as UTF-8" --jsonl
+asks "a row that training would drop" '{"text": "a"}\n{"text": "a", "text": "b"}' 7 \
+    "loco tokenize: error: standard input:2: a field given twice: mend or remove the line" --jsonl
+{ printf '{"text": "' && tr '\0' a </dev/zero; } 2>/dev/null |
+    timeout 20 "$loco" tokenize --model "$scratch/m" --jsonl 2>"$scratch/err"
+says "a line without an end is not read for ever" \
+    "standard input:1: longer than 16 MiB: mend or remove the line"
 asks "no line at all" '' 7 \
     "loco tokenize: error: standard input: no row; expected one JSON object {...} a line" --jsonl
 refuses "a file that is not there" 3 \
