@@ -35,7 +35,10 @@ gives "rows of text" '{"text": "hi"}\n\n{"text": "", "x": 1}\n' '{"ids": [104, 1
 gives "rows of ids" '{"ids": [104, 105, 195, 164]}\n{"ids": []}' '{"text": "hiä"}
 {"text": ""}' --jsonl --decode
 gives "a NUL in a text" '{"text": "a\\u0000b"}' '{"ids": [97, 0, 98]}' --jsonl
-gives "bytes that are no UTF-8" '\377' '239 191 189'
+gives "bytes that are no UTF-8" 'a\377' '97 239 191 189'
+says "are not passed over in silence" \
+    "warning: standard input: byte 2: not UTF-8; this was read as U+FFFD, as others may be"
+gives "bytes of a token may be no UTF-8" '255' "$(printf '\377')" --decode
 
 head -c 3000 "$scratch/m/model.safetensors" | iconv -f latin1 -t utf-8 >"$scratch/text"
 "$loco" tokenize --model "$scratch/m" "$scratch/text" |
