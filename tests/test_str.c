@@ -235,6 +235,8 @@ static void test_edit_distance(void **state)
     assert_int_equal(str_distance("", "abc"), 3);
     assert_int_equal(str_distance("kitten", "sitting"), 3);
     assert_int_equal(str_distance("learning_rat", "learning_rate"), 1);
+    assert_int_equal(str_distance("moedl", "model"), 1);
+    assert_int_equal(str_distance("ca", "abc"), 3);
     char longer[100] = {0};
     memset(longer, 'x', sizeof longer - 1);
     assert_int_equal(str_distance(longer, "x"), 99);

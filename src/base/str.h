@@ -56,7 +56,8 @@ size_t utf8_valid(const char *s, size_t n);
 /* Appends s, each maximal invalid subpart replaced by U+FFFD (as Rust's from_utf8_lossy). */
 void buf_utf8_lossy(struct buf *b, const char *s, size_t n);
 
-/* Edit distance of two short names (for "did you mean"), capped at 99. */
+/* Edit distance of two short names (for "did you mean"), capped at 99. Two neighbours swapped are
+   one edit. */
 int str_distance(const char *a, const char *b);
 
 bool str_starts(const char *s, const char *prefix);

@@ -32,7 +32,7 @@ int cli_data(const struct conf *conf, struct err *e)
     TRY(file_mkdirs(conf->out, e));
     TRY(file_lock_dir(&lock, conf->out, e));
     TRY(refuse_existing(conf->out, e));
-    TRY(data_task_write(conf_choice_text(conf, "task"), conf->out, (uint64_t)conf->seed, &rows, e));
+    TRY(data_task_write(conf_choice_text(conf, "task"), conf->out, conf->seed, &rows, e));
     buf_printf(&out,
                "%s: train.jsonl %" PRIu64 " rows, test.jsonl %" PRIu64 " rows, sft.jsonl %" PRIu64
                " rows\n",

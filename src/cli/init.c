@@ -248,7 +248,7 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
         filling[i] = (struct filling){.param = p,
                                       .tensor = (uint32_t)i,
                                       .pool = pool,
-                                      .key = rng_key((uint64_t)conf->seed, RNG_INIT),
+                                      .key = rng_key(conf->seed, RNG_INIT),
                                       .std = conf->initializer_range};
         source[i] = (struct tensor_source){.name = p->name,
                                            .dtype = TENSOR_BF16,

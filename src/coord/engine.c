@@ -29,7 +29,7 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
     const struct coord_needs *n = &c->needs;
     struct device_conf d = {.model = c->model,
                             .kern = c->kern,
-                            .master_key = rng_key((uint64_t)c->conf->seed, RNG_MASTER),
+                            .master_key = rng_key(c->conf->seed, RNG_MASTER),
                             .trainable = n->training,
                             .reference = n->reference,
                             .threads = device_threads(c->conf, i, c->n_devices),

@@ -70,7 +70,7 @@ says "are counted" "warning: $scratch/rows: 5 rows, 2 usable; dropped: "
 verdict $? "and the others keep their numbers"
 
 refuses "no prompt" 2 \
-    "loco generate: error: loco generate needs --prompt or --prompts: one of them" \
+    "loco generate: error: give one of --prompt and --prompts" \
     "$loco" generate --model "$model"
 refuses "a sample past the model's context" 2 \
     "loco generate: error: prompt: 5 tokens and max_completion_length 252 are more than the \
