@@ -165,7 +165,7 @@ static const char *const misspelt[][2] = {
     {"hlep", "help"},
     {"lr", NULL},
     {"max", NULL},
-    {"prompt", NULL}, // prompt_field, prompt_template, prompts_per_step
+    {"save", NULL}, // save_steps, save_total_limit
     {"reward_funcs", "reward"},
     {"batch_size", NULL},
     {"dataset", NULL},

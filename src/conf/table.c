@@ -3,6 +3,8 @@
  */
 #include "conf/conf_int.h"
 
+#include "base/mem.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,14 +119,14 @@ static void put_commands(unsigned commands, struct buf *out)
     }
 }
 
-/* Whether name is what a user may have meant, so much the more the less *edits, which it must be
-   below: a typing error or two, or an option's name with more words behind it. */
+/* Whether name is what a user may have meant, with fewer than *edits (which is then set to them): a
+   typing error or two, or an option's name with more words behind it. */
 static bool is_nearer(const char *user, const char *name, int *edits)
 {
     size_t n = strlen(name);
     int most = MAX(1, ((int)strlen(user) + 1) / 4);
     int here = str_distance(user, name);
-    if (here > most && str_starts(user, name) && (user[n] == '_' || user[n] == '-'))
+    if (here > most && str_starts(user, name) && user[n] == '_')
         here = most + 1; // "reward_funcs": any real near miss is nearer
     else if (here > most)
         return false;
@@ -149,23 +151,34 @@ static const char *only_longer(enum conf_command command, const char *user)
     return found;
 }
 
-static int refuse_name(enum conf_command command, const char *name, struct conf_place at,
-                       struct err *e)
+/* What a user may have meant by name, or NULL. */
+static const char *nearest_option(enum conf_command command, const char *name)
 {
     const char *nearest = NULL;
     int least = INT_MAX;
-    struct buf shown = {0}, others = {0};
-    conf_show(name, &shown);
-    if (is_nearer(name, "help", &least))
+    char *user = mem_strdup(name);
+    for (char *s = user; *s; s++)
+        *s = *s == '-' ? '_' : *s;
+    if (is_nearer(user, "help", &least))
         nearest = "help";
-    for (const struct conf_knob *k = conf_knobs; k->name; k++) {
-        if (conf_takes(command, k) && is_nearer(name, k->name, &least))
+    for (const struct conf_knob *k = conf_knobs; k->name; k++)
+        if (conf_takes(command, k) && is_nearer(user, k->name, &least))
             nearest = k->name;
-        else if (k->commands && same_name(name, k->name))
-            put_commands(k->commands, &others);
-    }
     if (!nearest)
-        nearest = only_longer(command, name);
+        nearest = only_longer(command, user);
+    mem_free(user);
+    return nearest;
+}
+
+static int refuse_name(enum conf_command command, const char *name, struct conf_place at,
+                       struct err *e)
+{
+    struct buf shown = {0}, others = {0};
+    const char *nearest = nearest_option(command, name);
+    conf_show(name, &shown);
+    for (const struct conf_knob *k = conf_knobs; k->name; k++)
+        if (k->commands && same_name(name, k->name))
+            put_commands(k->commands, &others);
     int rc;
     if (others.len > 0)
         rc = conf_refuse(at, e, "'%s' is an option of %s, not of this command", buf_str(&shown),

@@ -80,14 +80,14 @@ asks() {
     refuses "$what" $want "$text" sh -c "$loco logprobs --model $model $* <$scratch/in"
 }
 asks "an id past the vocabulary" '{"ids": [1]}\n{"ids": [1, 259]}\n' 7 \
-    "loco logprobs: error: standard input:2: ids[1]: expected an integer from 0 to 258 (vocab_size), \
-got 259"
+    "loco logprobs: error: standard input:2: ids[1]: expected an integer from 0 to 258 \
+(vocab_size), got 259"
 asks "an id below 0" '{"ids": [-1]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 (vocab_size), \
-got -1"
+    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
+(vocab_size), got -1"
 asks "a number that is no id" '{"ids": [1.5]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 (vocab_size), \
-got 1.5"
+    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
+(vocab_size), got 1.5"
 asks "a whole number with a fraction" '{"ids": [1.0]}' 7 \
     "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
 (vocab_size), got 1.0"

@@ -41,7 +41,8 @@ same" --temperature 0
 refused "an unknown reward" 2 \
     "reward: 'maths' is not known; expected exact, format, math or random" --reward maths
 refused "weights that do not fit" 2 \
-    "reward_weights: got 1 for 2 rewards; give one for each, in their order, or none for 1 each" --reward_weights 1
+    "reward_weights: got 1 for 2 rewards; give one for each, in their order, or none for 1 each" \
+    --reward_weights 1
 refused "more devices than leaves" 2 \
     "devices 5 is more than reduction_leaves 4; lower devices or raise reduction_leaves and \
 prompts_per_step" --devices 5

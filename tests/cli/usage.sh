@@ -37,10 +37,12 @@ refuses "an option of another command" 2 \
 refuses "a required option left out" 2 \
     "loco init: error: --out is missing: folder to write" "$loco" init
 refuses "a value of the wrong kind" 2 \
-    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, got '1e3'" \
+    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, \
+got '1e3'" \
     "$loco" init --out "$scratch/m" --seed 1e3
 refuses "a terminal's control characters in a value" 2 \
-    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, got '\\x1b[2J'" \
+    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, \
+got '\\x1b[2J'" \
     "$loco" init --out "$scratch/m" --seed "$(printf '\033[2J')"
 refuses "a fault that is none" 2 \
     "loco check: error: LOCO_FAULT: fault 'x': expected POINT:N or enospc:POINT:N with N at least \
