@@ -80,7 +80,9 @@ model's max_position_embeddings 256; lower max_completion_length" \
     >"$scratch/out" 2>"$scratch/err"
 [ $? -eq 6 ]
 verdict $? "a budget that is too small"
-says "names the knob" "; lower microbatch_tokens, decode_slots, max_completion_length or devices"
+says "names the knobs that there are" "; lower decode_slots, max_completion_length or devices"
+works "nothing is planned for training" "$loco" generate --model "$model" --prompt x $short \
+    --memory_budget 2MiB
 refuses "a kernel level that is none" 2 \
     "loco generate: error: LOCO_KERN=frob: no such kernel level; this CPU runs: $("$loco" check |
         awk '$2 == "gemm" { printf "%s%s", comma, $1; comma = ", " }') (unset it to take the \

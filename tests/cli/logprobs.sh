@@ -96,6 +96,8 @@ asks "a row without ids and text" '{"id": [1]}' 7 \
 a string"
 asks "a line that is no object" '\n[1]' 4 \
     "loco logprobs: error: standard input:2: byte 1: not a JSON object: one object {...} a line"
+echo '{"ids": [1]}' | "$loco" logprobs --model "$model" --memory_budget 1MiB 2>"$scratch/err"
+says "a budget that is too small names the knob" "; lower microbatch_tokens"
 asks "a row longer than the micro-batch" '{"ids": [1, 2, 3, 4, 5]}' 7 \
     "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it \
 or cut the row" \

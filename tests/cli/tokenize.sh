@@ -61,8 +61,8 @@ asks "what is no id" '1 2 x3' 7 \
     "loco tokenize: error: standard input: 'x3' is no token id; expected numbers from 0 on, such \
 as '12 7'" --decode
 asks "a negative id" '{"ids": [1]}\n{"ids": [4, -1]}' 7 \
-    "loco tokenize: error: standard input:2: ids[1]: expected an integer from 0 to 2147483646 (an id \
-is never negative), got -1" --jsonl --decode
+    "loco tokenize: error: standard input:2: ids[1]: expected an integer from 0 to 2147483646 (an \
+id is never negative), got -1" --jsonl --decode
 asks "a row without text" '{"text": "a"}\n{"texts": "a"}' 7 \
     "loco tokenize: error: standard input:2: text: expected a string" --jsonl
 asks "a line that is not JSON" '{"text": "a"}\n{"text": a}' 4 \
