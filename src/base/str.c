@@ -121,19 +121,19 @@ int str_distance(const char *a, const char *b)
     size_t na = strlen(a), nb = strlen(b);
     if (na > NAME_MAX_LEN || nb > NAME_MAX_LEN)
         return DISTANCE_CAP;
-    int row[NAME_MAX_LEN + 1]; // distance of a's first i bytes to b's first j
+    int row[3][NAME_MAX_LEN + 1]; // [i % 3][j]: distance of a's first i bytes to b's first j
     for (size_t j = 0; j <= nb; j++)
-        row[j] = (int)j;
+        row[0][j] = (int)j;
     for (size_t i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
+        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
-            int replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = MIN(replace, MIN(row[j], row[j - 1]) + 1);
+            now[j] = MIN(last[j - 1] + (a[i - 1] != b[j - 1]), MIN(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = MIN(now[j], before[j - 2] + 1);
         }
     }
-    return MIN(row[nb], DISTANCE_CAP);
+    return MIN(row[na % 3][nb], DISTANCE_CAP);
 }
 
 bool str_starts(const char *s, const char *prefix)
@@ -167,7 +167,7 @@ bool str_to_int(const char *s, int64_t *out)
 }
 
 /* [-] digits [. digits] [e [+-] digits], with a digit beside the point. */
-static bool is_decimal(const char *s)
+bool str_is_decimal(const char *s)
 {
     s += *s == '-';
     size_t whole = count_digits(s), fraction = 0;
@@ -191,7 +191,7 @@ static bool is_decimal(const char *s)
 
 bool str_to_double(const char *s, double *out)
 {
-    if (!is_decimal(s))
+    if (!str_is_decimal(s))
         return false;
     double value = strtod(s, NULL);
     if (!isfinite(value))
