@@ -28,6 +28,8 @@ same "rows that come one by one" \
     sh -c "while read -r row; do echo \"\$row\"; sleep 0.01; done <$scratch/rows | $loco logprobs \
 --model $model"
 same "small micro-batches" "$loco" logprobs --model "$model" "$scratch/rows" --microbatch_tokens 90
+same "rows longer than a micro-batch" \
+    "$loco" logprobs --model "$model" "$scratch/rows" --microbatch_tokens 4
 same "one thread" "$loco" logprobs --model "$model" "$scratch/rows" --threads 1
 same "three threads" "$loco" logprobs --model "$model" "$scratch/rows" --threads 3
 same "the portable level" env LOCO_KERN=portable "$loco" logprobs --model "$model" "$scratch/rows"
@@ -98,10 +100,6 @@ asks "a line that is no object" '\n[1]' 4 \
     "loco logprobs: error: standard input:2: byte 1: not a JSON object: one object {...} a line"
 echo '{"ids": [1]}' | "$loco" logprobs --model "$model" --memory_budget 1MiB 2>"$scratch/err"
 says "a budget that is too small names the knob" "; lower microbatch_tokens"
-asks "a row longer than the micro-batch" '{"ids": [1, 2, 3, 4, 5]}' 7 \
-    "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it \
-or cut the row" \
-    --microbatch_tokens 4
 asks "a row longer than the model's context" "$(awk 'BEGIN { printf "{\"text\": \""
     for (i = 0; i < 257; i++) printf "a"; print "\"}" }')" 7 \
     "loco logprobs: error: standard input:1: 257 tokens are more than the model's \
