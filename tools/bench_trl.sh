@@ -20,9 +20,14 @@ trap 'rm -rf "$dir"' EXIT
 
 # CPU seconds of a command whose output goes to a log.
 cpu_of() {
-    local TIMEFORMAT='%U %S' spent
-    spent=$( { time "$@" >"$dir/log" 2>&1 || { cat "$dir/log" >&2; exit 1; }; } 2>&1 )
-    awk '{ print $1 + $2 }' <<<"$spent"
+    local TIMEFORMAT='%U %S' status=0
+    { time "$@" >"$dir/log" 2>&1; } 2>"$dir/spent" || status=$?
+    if [ $status -ne 0 ]; then
+        cat "$dir/log" >&2
+        echo "bench_trl.sh: $1 ended with status $status" >&2
+        return $status
+    fi
+    awk '{ print $1 + $2 }' "$dir/spent"
 }
 
 train() { # STEPS: loco's run of that many
