@@ -82,8 +82,10 @@ struct file_lock {
 int file_lock(struct file_lock *l, const char *path, struct err *e);
 void file_unlock(struct file_lock *l);
 
-/* Fills descriptors 0, 1 and 2 where the caller of this program closed them, so that no file of
-   ours ever gets such a number. What is written to one fails, as it would have. First in main. */
+/* What files need of the process, first in main. Fills descriptors 0, 1 and 2 where the caller of
+   this program closed them, so that no file of ours ever gets such a number; what is written to one
+   fails, as it would have. A write past the file size limit (ulimit -f) fails as on a full disk,
+   rather than end the process. */
 void file_standard(void);
 
 /* dir + "/" + name in a string that the caller frees. */

@@ -261,6 +261,21 @@ full step:3 "step 3: full/samples/step-3.jsonl: cannot write"
 full samples:2 "step 2: full/metrics.jsonl: cannot append"
 full metrics:2 "step 2: full/perf.jsonl: cannot append"
 
+# A limit on the size of a file, which would otherwise end the process without a word.
+# limited BLOCKS COMMAND...: with files of at most so many blocks of 512 bytes.
+limited() {
+    (ulimit -f "$1" && shift && exec "$@")
+}
+model=$(wc -c <run/checkpoint-4/model.safetensors)
+refuses "a file size limit" 3 "loco train: error: step 1: saving: \
+limit/checkpoint-1.tmp/optimizer-00001-of-00001.safetensors: cannot write: File too large$rest" \
+    limited $((model / 512 + 2)) $train --output_dir limit
+[ -z "$(checkpoints limit 2>/dev/null)" ]
+verdict $? "nothing half-written is left"
+works "it goes on without the limit" again limit
+same_run run limit
+verdict $? "to the same bytes"
+
 # A real one, where a file system may be mounted.
 mkdir disk
 if mount -t tmpfs -o size=1200k none disk 2>/dev/null; then
