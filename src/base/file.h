@@ -24,13 +24,12 @@ void file_unmap(struct file_map *m);
    by a NUL. */
 int file_read(const char *path, size_t max, char **data, size_t *size, struct err *e);
 
-/* A file being written: NAME.tmp until file_out_commit. CRC-32 (zlib's polynomial) is kept. */
+/* A file being written: NAME.tmp until file_out_commit. */
 struct file_out {
     int fd; // Valid when open is set.
     bool open;
     char *path;         // Owned: final name.
     uint64_t size;      // bytes written so far
-    uint32_t crc;       // of those
     unsigned char *buf; // Owned write buffer.
     size_t used;
 };
@@ -55,7 +54,8 @@ int file_log_sync(struct file_log *f, struct err *e); // fsync.
 int64_t file_log_size(const struct file_log *f);
 void file_log_close(struct file_log *f);
 
-uint32_t file_crc32(uint32_t crc, const void *data, size_t n); // Start with 0.
+/* CRC-32 as zlib's: start with 0, go on with what it returned. */
+uint32_t file_crc32(uint32_t crc, const void *data, size_t n);
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
