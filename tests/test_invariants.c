@@ -207,9 +207,10 @@ struct everything {
     size_t n;
 };
 
-static struct everything everything(const struct model_config *c, const char *level)
+static struct everything everything(const struct model_config *c, const char *level, int threads)
 {
-    struct device *d = engine_make(c, (struct engine_options){.level = level, .gradients = 2});
+    struct device *d =
+        engine_make(c, (struct engine_options){.level = level, .gradients = 2, .threads = threads});
     struct engine_groups prompts = some_prompts(6, d, PROMPTS.groups);
     struct everything x = {.n = d->n_elements};
     engine_fill(d, 14);
@@ -245,12 +246,12 @@ static void level_invariance(void **state)
 {
     (void)state;
     for (int m = 0; m < engine_models(); m++) {
-        struct everything want = everything(&engine_model[m], "portable");
+        struct everything want = everything(&engine_model[m], "portable", 1);
         size_t n = (size_t)want.rollout.groups.n_tokens;
         for (const struct kern *const *k = kern_levels(); *k; k++) {
             if (!kern_usable(*k) || *k == &kern_portable)
                 continue;
-            struct everything got = everything(&engine_model[m], (*k)->name);
+            struct everything got = everything(&engine_model[m], (*k)->name, 2);
             engine_check_rollouts(&want.rollout, &got.rollout, (*k)->name);
             assert_true(same(want.gradient, got.gradient, want.n));
             assert_true(same(want.entropy, got.entropy, n));
