@@ -51,12 +51,12 @@ static void add_part(struct train_run *r, struct device_group g)
     b->group = r->part;
     for (int i = 0; i < g.n_samples; i++) {
         r->rows += (size_t)g.sample[i].n;
-        r->rows_padded += round_up((size_t)g.sample[i].n, KV_BLOCK);
+        r->rows_padded += round_up((size_t)g.sample[i].n, GEMM_STEP);
         r->token += (size_t)g.sample[i].n;
     }
     if (b->first) {
         r->rows += (size_t)prompt_rows(&g);
-        r->rows_padded += round_up((size_t)prompt_rows(&g), KV_BLOCK);
+        r->rows_padded += round_up((size_t)prompt_rows(&g), GEMM_STEP);
     }
 }
 
