@@ -373,6 +373,28 @@ static void a_step_is_one_plain_line_when_piped(void **state)
     buf_release(&b.shown);
 }
 
+/* What came before the first step says nothing about the time that steps take. */
+static void an_evaluation_before_the_first_step_is_no_step(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    struct telem_record r = {0};
+    struct telem *t = bench_telem(&b, NULL, false);
+    telem_enter(t, TELEM_EVAL);
+    pass(&b, 500);
+    telem_leave(t, TELEM_EVAL);
+    telem_put(&r, 0.25, "eval/acc");
+    end_step(t, 0, &r);
+    telem_record_clear(&r);
+    pass(&b, 2);
+    end_step(t, 1, &r);
+    assert_string_equal(buf_str(&b.shown), "step 0/100  eval 0.250  eval 100%  8m20s\n"
+                                           "step 1/100  other 100%  2.0 s  left 3m18s\n");
+    telem_free(t);
+    telem_record_release(&r);
+    buf_release(&b.shown);
+}
+
 static void a_live_line_is_rewritten_and_taken_away(void **state)
 {
     (void)state;
@@ -441,6 +463,7 @@ int main(void)
         cmocka_unit_test(resuming_cuts_both_files_where_the_checkpoint_was),
         cmocka_unit_test(a_log_of_another_run_is_refused),
         cmocka_unit_test(a_step_is_one_plain_line_when_piped),
+        cmocka_unit_test(an_evaluation_before_the_first_step_is_no_step),
         cmocka_unit_test(a_live_line_is_rewritten_and_taken_away),
         cmocka_unit_test(logging_steps_thins_the_lines),
         cmocka_unit_test(durations_read_well),

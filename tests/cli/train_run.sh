@@ -216,7 +216,7 @@ kill -INT $background
 wait $background
 is "Ctrl-C ends a run with status" $? 130
 background=
-says "it says what it does" "stopping after this step; once more to leave at once"
+says "it says what it does" "stopping after this step or evaluation; once more to leave at once"
 at=$(checkpoints stopped)
 says "and where" "loco train: error: stopped after step ${at#checkpoint-}, which is saved; go on \
 with resume_from_checkpoint=auto"
@@ -234,6 +234,29 @@ wait $background
 is "a second Ctrl-C leaves at once with status" $? 130
 background=
 is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
+seq 20000 | sed 's/.*/{"prompt": "What is &", "answer": "1"}/' >many.jsonl
+$train $long --output_dir early --eval_data many.jsonl --eval_on_start >out 2>err &
+background=$!
+waits_for out
+kill -INT $background
+wait $background
+is "Ctrl-C in the evaluation before the first step ends with status" $? 130
+background=
+says "also there it says what it does" \
+    "stopping after this step or evaluation; once more to leave at once"
+says "and where" "loco train: error: stopped before step 1; go on with resume_from_checkpoint=auto"
+is "the evaluation is kept" "$(metric early step)" "0 0"
+
+# ---- where it cannot speak ----
+full="loco train: error: standard output: cannot write: No space left on device"
+refuses "a dry run that cannot be shown" 3 "$full" \
+    sh -c '"$@" >/dev/full' sh $train --reward random --output_dir none/run --dry_run
+refuses "a run that cannot be shown" 3 \
+    "$full: stopped before step 1; go on with resume_from_checkpoint=auto" \
+    sh -c '"$@" >/dev/full' sh $train --reward random --output_dir mute --max_steps 2
 $train $long --output_dir closed 2>err | head -n 1 >out
 holds "a reader that leaves ends a run, saved" ls closed/checkpoint-*/COMPLETE
+at=$(checkpoints closed)
+is "which is said" "$(cat err)" "loco train: error: standard output: cannot write: Broken pipe: \
+stopped after step ${at#checkpoint-}, which is saved; go on with resume_from_checkpoint=auto"
 finish
