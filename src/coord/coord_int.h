@@ -98,7 +98,7 @@ struct run {
     uint64_t num_tokens; // prompt and completion tokens so far
     float temperature;   // of the policy: 1 in supervised training
     int64_t step, steps; // finished, and of the whole run
-    double best_metric;  // of evaluations so far; NaN before the first
+    double best_metric;  // of evaluations after a step so far; NaN before the first
     int64_t best_step;
     char run_id[RUN_ID];     // what the run is a function of, hashed
     uint32_t model_checksum; // of the model that the run began with

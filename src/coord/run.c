@@ -34,7 +34,8 @@ static int evaluate(struct run *r, struct err *e)
     telem_put(&r->metrics, out.maj, "eval/maj@%d", how.samples);
     telem_put(&r->metrics, out.mean_length, "eval/mean_length");
     telem_put(&r->metrics, out.clipped_ratio, "eval/clipped_ratio");
-    if (isnan(r->best_metric) || out.reward > r->best_metric) {
+    // As transformers has it, the best is one of the run's steps: not the model it began with.
+    if (r->step > 0 && (isnan(r->best_metric) || out.reward > r->best_metric)) {
         r->best_metric = out.reward;
         r->best_step = r->step;
     }

@@ -137,6 +137,12 @@ is "the best evaluation's is named and kept" "$(checkpoints best)" "$(
     printf 'checkpoint-%d\n' "$best" 6 | sort -u | tr '\n' ' ' | sed 's/ $//')"
 is "it is the highest" "$(metric best eval/reward | awk -v n="$best" '
     NR == 1 || $1 > top {top = $1; at = NR} END {print at}')" "$best"
+works "rewards that are all equal, evaluated from the start" $train --reward format \
+    --output_dir ties --max_steps 4 --save_steps none --load_best_model_at_end \
+    --eval_data d/test.jsonl --eval_steps 2 --eval_on_start
+is "have three evaluations" "$(metric ties eval/reward)" "0 0 0"
+says "the best is the earliest after a step" \
+    "best evaluation: reward 0.0000 after step 2, which is ties/checkpoint-2"
 works "it evaluates" "$loco" eval --model best/checkpoint-$best --data d/test.jsonl \
     --reward random --num_generations 4 --max_prompt_length 16 --max_completion_length 6 --json
 is "to what the run said" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | head -n 1)" \
