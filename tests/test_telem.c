@@ -209,7 +209,8 @@ static void metrics_are_one_line_a_step_in_the_order_put(void **state)
     assert_string_equal(text, "{\"step\": 1, \"reward\": 0.1, \"rewards/a\\\"b/mean\": "
                               "0.3333333333333333, \"num_tokens\": 123456789012, \"kl\": null, "
                               "\"learning_rate\": 1e-06}\n{\"step\": 2, \"reward\": 1}\n");
-    assert_int_equal(telem_metrics_bytes(t), strlen(text));
+    assert_int_equal(telem_mark(t).bytes, strlen(text));
+    assert_int_equal(telem_mark(t).crc, file_crc32(0, text, strlen(text)));
     mem_free(text);
     telem_free(t);
     telem_record_release(&r);
@@ -283,22 +284,24 @@ static void resuming_cuts_both_files_where_the_checkpoint_was(void **state)
     struct telem *t = bench_telem(&b, dir, false);
     end_step(t, 1, &none);
     end_step(t, 2, &none);
-    uint64_t bytes = telem_metrics_bytes(t);
+    struct telem_mark mark = telem_mark(t);
     end_step(t, 3, &none);
     telem_free(t);
     append_text(dir, "metrics.jsonl", "{\"step\": 4, \"rew");
     append_text(dir, "perf.jsonl", "{\"st");
     t = bench_telem(&b, dir, false);
-    check_ok(telem_resume(t, bytes, 2, &e), e);
+    check_ok(telem_check(dir, mark, &e), e);
+    check_ok(telem_resume(t, mark, 2, &e), e);
     end_step(t, 3, &none);
+    check_ok(telem_check(dir, telem_mark(t), &e), e);
     char *metrics = read_text(dir, "metrics.jsonl"), *perf = read_text(dir, "perf.jsonl");
     assert_string_equal(metrics, "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n");
     assert_int_equal(count_lines(perf), 3);
     assert_non_null(strstr(perf, "\n{\"step\": 3, "));
     mem_free(metrics);
     mem_free(perf);
-    check_ok(telem_resume(t, 0, -1, &e), e);
-    assert_int_equal(telem_metrics_bytes(t), 0);
+    check_ok(telem_resume(t, (struct telem_mark){0}, -1, &e), e);
+    assert_int_equal(telem_mark(t).bytes, 0);
     perf = read_text(dir, "perf.jsonl");
     assert_string_equal(perf, "");
     mem_free(perf);
@@ -317,22 +320,20 @@ static void a_log_of_another_run_is_refused(void **state)
     struct telem *t = bench_telem(&b, dir, false);
     end_step(t, 1, &none);
     struct err e = {0};
-    assert_int_equal(telem_resume(t, 100, 1, &e), ERR_STATE);
-    snprintf(
-        want, sizeof want,
-        "%s/metrics.jsonl: has 12 bytes, the checkpoint was made after 100; it is not the file "
-        "of this run",
-        dir);
+    assert_int_equal(telem_check(dir, (struct telem_mark){.bytes = 100}, &e), ERR_STATE);
+    snprintf(want, sizeof want, "%s/metrics.jsonl: has 12 bytes, the checkpoint was made after 100",
+             dir);
     check_error(e, ERR_STATE, want);
     e = (struct err){0};
-    assert_int_equal(telem_resume(t, 5, 1, &e), ERR_STATE);
-    snprintf(
-        want, sizeof want,
-        "%s/metrics.jsonl: no line ends after 5 bytes, where the checkpoint was made; it is not "
-        "the file of this run",
-        dir);
+    struct telem_mark mark = telem_mark(t);
+    assert_int_equal(mark.bytes, 12);
+    check_ok(telem_check(dir, mark, &e), e);
+    mark.crc ^= 1;
+    assert_int_equal(telem_check(dir, mark, &e), ERR_STATE);
+    snprintf(want, sizeof want,
+             "%s/metrics.jsonl: its first 12 bytes have checksum %08x, the checkpoint says %08x",
+             dir, mark.crc ^ 1, mark.crc);
     check_error(e, ERR_STATE, want);
-    assert_int_equal(telem_metrics_bytes(t), 12);
     telem_free(t);
     buf_release(&b.shown);
     check_folder_remove(dir);

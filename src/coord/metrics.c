@@ -60,6 +60,7 @@ void coord_step_metrics(struct run *r)
         count_rules(r);
         reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);
         put_sampling(m);
+        telem_put(m, r->samples_crc, "samples_crc32"); // resume checks the file by it
     }
     telem_put(m, r->update.grad_norm, "grad_norm");
     telem_put(m, r->learning_rate, "learning_rate");

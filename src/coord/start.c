@@ -253,7 +253,7 @@ static int open_telem(struct run *r, struct err *e)
 static int start_anew(struct run *r, struct err *e)
 {
     set_run_id(r);
-    return telem_resume(r->telem, 0, -1, e);
+    return telem_resume(r->telem, (struct telem_mark){0}, -1, e);
 }
 
 static void print_header(const struct run *r, const char *from)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char METRICS[] = "metrics.jsonl";
 static const char *const phase_name[TELEM_PHASES_N] = {
 #define PHASE_NAME(id, name, share) name,
     TELEM_PHASES(PHASE_NAME)};
@@ -29,7 +30,7 @@ int telem_new(struct telem **out, const struct telem_options *options, struct er
     struct telem *t = mem_calloc(1, sizeof *t);
     t->o = *options;
     if (t->o.dir) {
-        TRY(open_log(&t->metrics, t->o.dir, "metrics.jsonl", e));
+        TRY(open_log(&t->metrics, t->o.dir, METRICS, e));
         TRY(open_log(&t->perf, t->o.dir, "perf.jsonl", e));
     }
     t->begin_ns = t->last_ns = telem_clock(t);
@@ -51,9 +52,11 @@ void telem_free(struct telem *t)
     mem_free(t);
 }
 
-uint64_t telem_metrics_bytes(const struct telem *t)
+struct telem_mark telem_mark(const struct telem *t)
 {
-    return t->metrics.open ? (uint64_t)file_log_size(&t->metrics) : 0;
+    if (!t->metrics.open)
+        return (struct telem_mark){0};
+    return (struct telem_mark){(uint64_t)file_log_size(&t->metrics), t->metrics_crc};
 }
 
 int telem_sync(struct telem *t, struct err *e)
@@ -98,33 +101,34 @@ fail:
     return rc;
 }
 
-static int cut_metrics(struct telem *t, uint64_t bytes, struct err *e)
+int telem_check(const char *dir, struct telem_mark mark, struct err *e)
 {
     int rc = 0;
     struct file_map m = {0};
-    TRY(file_map(&m, t->metrics.path, e));
-    if (bytes > m.size)
+    char *path = file_join(dir, METRICS);
+    TRY(file_map(&m, path, e));
+    if (m.size < mark.bytes)
+        TRY(err_set(e, ERR_STATE, "%s: has %zu bytes, the checkpoint was made after %" PRIu64, path,
+                    m.size, mark.bytes));
+    uint32_t crc = file_crc32(0, m.data, mark.bytes);
+    if (crc != mark.crc)
         TRY(err_set(e, ERR_STATE,
-                    "%s: has %zu bytes, the checkpoint was made after %" PRIu64
-                    "; it is not the file of this run",
-                    t->metrics.path, m.size, bytes));
-    if (bytes > 0 && m.data[bytes - 1] != '\n')
-        TRY(err_set(e, ERR_STATE,
-                    "%s: no line ends after %" PRIu64
-                    " bytes, where the checkpoint was made; it is not the file of this run",
-                    t->metrics.path, bytes));
-    TRY(file_log_truncate(&t->metrics, bytes, e));
+                    "%s: its first %" PRIu64 " bytes have checksum %08" PRIx32
+                    ", the checkpoint says %08" PRIx32,
+                    path, mark.bytes, crc, mark.crc));
 fail:
     file_unmap(&m);
+    mem_free(path);
     return rc;
 }
 
-int telem_resume(struct telem *t, uint64_t metrics_bytes, int64_t step, struct err *e)
+int telem_resume(struct telem *t, struct telem_mark mark, int64_t step, struct err *e)
 {
     int rc = 0;
     if (!t->o.dir)
         return 0;
-    TRY(cut_metrics(t, metrics_bytes, e));
+    TRY(file_log_truncate(&t->metrics, mark.bytes, e));
+    t->metrics_crc = mark.crc;
     TRY(cut_perf(t, step, e));
 fail:
     return rc;
@@ -156,9 +160,9 @@ static void put_perf(const struct telem *t, const uint64_t *counter, struct tele
 static int append(struct telem *t, struct file_log *log, int64_t step, const struct telem_record *r,
                   struct err *e)
 {
+    buf_clear(&t->line);
     if (!log->open)
         return 0;
-    buf_clear(&t->line);
     telem_json(&t->line, step, r);
     return file_log_append(log, t->line.data, t->line.len, e);
 }
@@ -175,6 +179,7 @@ int telem_step(struct telem *t, int64_t step, const struct telem_record *metrics
     for (size_t i = 0; perf && i < perf->n; i++)
         telem_put(&own, perf->item[i].value, "%s", perf->item[i].name);
     TRY(append(t, &t->metrics, step, metrics, e));
+    t->metrics_crc = file_crc32(t->metrics_crc, buf_str(&t->line), t->line.len);
     file_fault_point("metrics");
     TRY(append(t, &t->perf, step, &own, e));
     telem_terminal_step(t, step, metrics, rate(counter[TELEM_DECODE_TOKENS], t->done_step_s));
