@@ -239,6 +239,7 @@ static void perf_has_time_rates_bytes_and_memory(void **state)
         "{\"step\": 1, \"time/step\": 4, \"time/compute\": 2, \"time/network\": 0, "
         "\"time/waiting\": 0, \"time/host\": 2, \"time/data\": 0, \"time/rollout\": 2, "
         "\"time/reward\": 0, \"time/ref_logp\": 0, \"time/adv\": 0, \"time/update\": 0, "
+        "\"time/check\": 0, "
         "\"time/apply\": 0, \"time/sync\": 0, \"time/wait\": 0, \"time/eval\": 0, \"time/save\": "
         "0, "
         "\"time/other\": 2, \"tokens_per_s\": 10, \"decode_tokens_per_s\": 20, "

@@ -117,7 +117,7 @@ void coord_leaf_tokens(struct run *r);
 /* Reference log-probabilities of all leaves; the gradient of all leaves; the update. */
 int coord_reference(struct run *r, struct err *e);
 int coord_backward(struct run *r, struct err *e);
-int coord_update(struct run *r, uint64_t denominator, struct err *e);
+int coord_apply(struct run *r, uint64_t denominator, struct err *e);
 
 /* samples.c */
 int coord_write_samples(struct run *r, struct err *e);

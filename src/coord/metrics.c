@@ -36,6 +36,25 @@ static void count_rules(struct run *r)
             reward_counts_add(&r->reward_counts, &r->group[i].sample[s].result);
 }
 
+/* Training's forward has them, so they come after the rest of the step's statistics. */
+static void count_entropies(struct run *r)
+{
+    for (int i = 0; i < r->leaves; i++) {
+        const struct leaf *l = &r->leaf[i];
+        size_t at = 0;
+        for (int k = l->lo; k < l->hi; k++) {
+            const struct group *g = &r->group[k];
+            for (int s = 0; s < g->S; s++) {
+                const struct sample *x = &g->sample[s];
+                const struct grpo_sample sample = {.n_tokens = (size_t)x->n,
+                                                   .truncated = x->truncated};
+                grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
+                at += sample.n_tokens;
+            }
+        }
+    }
+}
+
 /* Sampler against trainer: coord_step stops at any other value. */
 static void put_sampling(struct telem_record *m)
 {
@@ -56,6 +75,7 @@ void coord_step_metrics(struct run *r)
     telem_put(m, run_epoch(r), "epoch");
     telem_put(m, (double)r->num_tokens, "num_tokens");
     if (r->grpo.n_rewards > 0) {
+        count_entropies(r);
         grpo_metrics(&r->grpo, &r->stats, put_metric, m);
         count_rules(r);
         reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);

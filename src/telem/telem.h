@@ -43,6 +43,7 @@
     X(REF_LOGP, "ref_logp", COMPUTE) /* reference model */                                         \
     X(ADV, "adv", HOST)              /* advantages and coefficients */                             \
     X(UPDATE, "update", COMPUTE)     /* forward and backward */                                    \
+    X(CHECK, "check", HOST)          /* training's log-probabilities against sampling's */         \
     X(APPLY, "apply", COMPUTE)       /* fold, clip, AdamW, packing of new weights */               \
     X(SYNC, "sync", NETWORK)         /* gradients and weights between hosts */                     \
     X(WAIT, "wait", WAITING)         /* for another host */                                        \
