@@ -203,7 +203,7 @@ struct everything {
     float *gradient, *entropy;
     int *best;
     struct engine_state state;
-    double norm[2];
+    double norm[2][3]; // of each update: gradient, parameters, their change
     size_t n;
 };
 
@@ -224,8 +224,10 @@ static struct everything everything(const struct model_config *c, const char *le
     x.best = mem_calloc(n, sizeof *x.best);
     engine_gradient(d, &x.rollout.groups, ENGINE_ROWS, 1, x.gradient, logprob);
     engine_score(d, DEVICE_POLICY, &x.rollout.groups, ENGINE_ROWS, 1, logprob, x.entropy, x.best);
-    for (int i = 0; i < 2; i++)
-        x.norm[i] = engine_step(&d, 1, &x.rollout.groups, 1, i + 1).grad_norm;
+    for (int i = 0; i < 2; i++) {
+        struct train_update u = engine_step(&d, 1, &x.rollout.groups, 1, i + 1);
+        memcpy(x.norm[i], (double[]){u.grad_norm, u.param_norm, u.update_norm}, sizeof x.norm[i]);
+    }
     x.state = engine_state(&d, 1);
     mem_free(logprob);
     engine_groups_free(&prompts);
@@ -310,6 +312,8 @@ static void device_invariance(void **state)
         engine_check_states(&want.state, &got.state, what);
         for (int s = 0; s < STEPS; s++) {
             assert_true(want.update[s].grad_norm == got.update[s].grad_norm);
+            assert_true(want.update[s].param_norm == got.update[s].param_norm);
+            assert_true(want.update[s].update_norm == got.update[s].update_norm);
             assert_int_equal(want.update[s].changed, got.update[s].changed);
         }
         engine_state_free(&got.state);

@@ -83,6 +83,8 @@ void coord_step_metrics(struct run *r)
         telem_put(m, r->samples_crc, "samples_crc32"); // resume checks the file by it
     }
     telem_put(m, r->update.grad_norm, "grad_norm");
+    telem_put(m, r->update.param_norm, "param_norm");
+    telem_put(m, r->update.update_norm, "update_norm");
     telem_put(m, r->learning_rate, "learning_rate");
     telem_put(m, (double)r->update.changed / (double)r->coord.device[0]->n_elements,
               "update/frac_bf16_changed");

@@ -103,6 +103,8 @@ struct train_update {
     double max_grad_norm; // 0: no clipping
     struct adamw adamw;   // factor is filled in
     double grad_norm;     // out: of the averaged gradient, before clipping
+    double param_norm;    // out: of the new masters
+    double update_norm;   // out: of the masters' change
     size_t changed;       // out: bf16 weights whose bits changed
 };
 
