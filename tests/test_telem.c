@@ -37,6 +37,8 @@ static struct telem *bench_telem(struct bench *b, const char *dir, bool live)
     struct telem_options o = {.dir = dir,
                               .steps = 100,
                               .logging_steps = 1,
+                              .devices = 4,
+                              .peak_flops_s = 1000,
                               .live = live,
                               .columns = 40,
                               .print = bench_print,
@@ -229,6 +231,8 @@ static void perf_has_time_rates_bytes_and_memory(void **state)
     telem_enter(t, TELEM_ROLLOUT);
     telem_count(t, TELEM_DECODE_TOKENS, 30);
     telem_count(t, TELEM_DECODE_TOKENS, 10);
+    telem_count(t, TELEM_LONGEST_SAMPLE, 6);
+    telem_count(t, TELEM_FLOPS, 2000);
     pass(&b, 2);
     telem_leave(t, TELEM_ROLLOUT);
     pass(&b, 2);
@@ -242,8 +246,11 @@ static void perf_has_time_rates_bytes_and_memory(void **state)
         "\"time/check\": 0, "
         "\"time/apply\": 0, \"time/sync\": 0, \"time/wait\": 0, \"time/eval\": 0, \"time/save\": "
         "0, "
-        "\"time/other\": 2, \"tokens_per_s\": 10, \"decode_tokens_per_s\": 20, "
-        "\"train_tokens_per_s\": 0, \"net/bytes_sent\": 0, \"net/bytes_received\": 0, "
+        "\"time/other\": 2, \"tokens_per_s\": 10, "
+        "\"tokens_per_s_per_device\": 2.5, \"decode_tokens_per_s\": 20, "
+        "\"longest_sample_tokens_per_s\": 3, "
+        "\"train_tokens_per_s\": 0, \"mfu\": 0.5, \"net/bytes_sent\": 0, \"net/bytes_received\": "
+        "0, "
         "\"memory/anonymous_bytes\": ";
     assert_true(strncmp(text, head, strlen(head)) == 0);
     assert_non_null(strstr(text, ", \"memory/peak_bytes\": "));

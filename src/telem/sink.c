@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,10 +148,16 @@ static void put_perf(const struct telem *t, const uint64_t *counter, struct tele
         telem_put(r, telem_share_s(t, (enum telem_share)i), "time/%s", share_name[i]);
     for (int i = 0; i < TELEM_PHASES_N; i++)
         telem_put(r, t->done_s[i], "time/%s", phase_name[i]);
-    telem_put(r, rate(counter[TELEM_DECODE_TOKENS], t->done_step_s), "tokens_per_s");
+    double tokens_per_s = rate(counter[TELEM_DECODE_TOKENS], t->done_step_s);
+    telem_put(r, tokens_per_s, "tokens_per_s");
+    telem_put(r, tokens_per_s / MAX(t->o.devices, 1), "tokens_per_s_per_device");
     telem_put(r, rate(counter[TELEM_DECODE_TOKENS], t->done_s[TELEM_ROLLOUT]),
               "decode_tokens_per_s");
+    telem_put(r, rate(counter[TELEM_LONGEST_SAMPLE], t->done_s[TELEM_ROLLOUT]),
+              "longest_sample_tokens_per_s");
     telem_put(r, rate(counter[TELEM_TRAIN_TOKENS], t->done_s[TELEM_UPDATE]), "train_tokens_per_s");
+    double flops_s = rate(counter[TELEM_FLOPS], t->done_step_s);
+    telem_put(r, t->o.peak_flops_s > 0 ? flops_s / t->o.peak_flops_s : (double)NAN, "mfu");
     telem_put(r, (double)counter[TELEM_BYTES_SENT], "net/bytes_sent");
     telem_put(r, (double)counter[TELEM_BYTES_RECEIVED], "net/bytes_received");
     telem_put(r, (double)mem_resident(), "memory/anonymous_bytes");

@@ -53,8 +53,10 @@
 
 /* Enumerator, name. */
 #define TELEM_COUNTERS(X)                                                                          \
-    X(DECODE_TOKENS, "decode_tokens") /* completion tokens sampled */                              \
-    X(TRAIN_TOKENS, "train_tokens")   /* tokens through forward and backward */                    \
+    X(DECODE_TOKENS, "decode_tokens")   /* completion tokens sampled */                            \
+    X(LONGEST_SAMPLE, "longest_sample") /* tokens of a step's longest completion */                \
+    X(TRAIN_TOKENS, "train_tokens")     /* tokens through forward and backward */                  \
+    X(FLOPS, "flops")                   /* that the model asks for: model_flops */                 \
     X(BYTES_SENT, "net/bytes_sent")                                                                \
     X(BYTES_RECEIVED, "net/bytes_received")
 
@@ -108,6 +110,8 @@ struct telem_options {
     const char *dir;       // Run folder, which exists; NULL: nothing is written to files.
     int64_t steps;         // of the whole run, for the time left; 0: unknown
     int64_t logging_steps; // steps from one terminal line to the next
+    int devices;           // 0: one
+    double peak_flops_s;   // of all devices; 0: unknown, and mfu is null
     bool live;             // The terminal can rewrite its last line.
     int columns;           // of the terminal, for the live line
 

@@ -76,13 +76,20 @@ for name in reward reward_std rewards/exact/mean rewards/random/std frac_reward_
     clip_ratio/low_mean clip_ratio/region_mean importance_ratio/p99 advantage/abs_mean \
     sampling/sampling_logp_difference/max sampling/importance_sampling_ratio/mean grad_norm \
     prompt_length/max approx_kl eval/pass@2 eval/maj@2 eval/mean_length time/step time/rollout \
-    tokens_per_s memory/anonymous_bytes pack/padding_ratio; do
+    tokens_per_s memory/anonymous_bytes pack/padding_ratio pack/seqs_per_row mfu \
+    tokens_per_s_per_device longest_sample_tokens_per_s policy_loss param_norm update_norm \
+    rollout/empty; do
     is "$name is a number" "$(metric run $name | grep -c '^[-0-9.e]*$' | sed 's/^[1-9].*/yes/')" yes
 done
 is "the weighted sum of rewards" "$(
     metric run rewards/exact/mean | tail -n 1 >a
     metric run rewards/random/mean | tail -n 1 | paste a - | awk '{print $1 + $2 / 2}'
 )" "$(metric run reward | tail -n 1)"
+
+is "the samples that say nothing" "$(metric run rollout/empty | tail -n 1)" "$(
+    grep -c '"stop": "stop".*"token_ids": \[[0-9]*\]' run/samples/step-8.jsonl |
+    awk '{print $1 / 16}')"
+is "the samples of a micro-batch" "$(metric run pack/seqs_per_row | tail -n 1)" 4
 
 # time-adds-up, in every step: shares, and phases.
 adds_up() { # NAME...: of these times
