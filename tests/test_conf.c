@@ -155,6 +155,24 @@ static void sizes_are_powers_of_1024(void **state)
     }
 }
 
+static void a_seed_is_any_64_bits(void **state)
+{
+    (void)state;
+    struct conf c = {0};
+    struct err e = {0};
+    struct buf saved = {0};
+    assert_int_equal(PARSE(&c, CONF_TRAIN, &e, "seed=18446744073709551615", "model=m", "data=d",
+                           "output_dir=o", "reward=exact"),
+                     0);
+    assert_true(c.seed == UINT64_MAX);
+    conf_yaml(&c, &saved);
+    conf_release(&c);
+    assert_int_equal(conf_read_text(&c, CONF_TRAIN, "saved", saved.data, saved.len, &e), 0);
+    assert_true(c.seed == UINT64_MAX);
+    conf_release(&c);
+    buf_release(&saved);
+}
+
 static void yaml_values_are_read_strictly(void **state)
 {
     (void)state;
@@ -374,6 +392,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_flag_alone_is_true_and_takes_only_truth_values),
         cmocka_unit_test(help_wins_over_everything),
         cmocka_unit_test(sizes_are_powers_of_1024),
+        cmocka_unit_test(a_seed_is_any_64_bits),
         cmocka_unit_test(yaml_values_are_read_strictly),
         cmocka_unit_test(later_sources_win),
         cmocka_unit_test(a_saved_configuration_reads_back_to_the_same_bytes),

@@ -8,19 +8,27 @@ struct extra {
 };
 
 static const struct extra bad_arguments[] = {
-    {{"top_k=5"}, "command line: loco train has no option 'top_k'; the nearest is 'model'"},
+    {{"top_k=5"}, "command line: no option 'top_k'; loco train --help lists all"},
     {{"--num_generation", "4"},
-     "command line: loco train has no option 'num_generation'; the nearest is "
-     "'num_generations'"},
-    {{"arch=qwen3"}, "command line: 'arch' is an option of loco init, not of loco train"},
+     "command line: no option 'num_generation'; did you mean 'num_generations'?"},
+    {{"arch=qwen3"}, "command line: 'arch' is an option of loco init, not of this command"},
     {{"stray"},
      "command line: unexpected argument 'stray'; options are --name value or name=value"},
     {{"-n"}, "command line: unexpected argument '-n'; options are --name value or name=value"},
-    {{"--seed"}, "command line: seed: a value is missing, expected an integer of at least 0"},
+    {{"--seed"},
+     "command line: seed: a value is missing, expected an integer from 0 to 18446744073709551615"},
     {{"--max_steps", "--dry_run"},
      "command line: max_steps: a value is missing, expected an integer of at least 1, or none"},
-    {{"seed=1.5"}, "command line: seed: expected an integer of at least 0, got '1.5'"},
-    {{"seed=none"}, "command line: seed: expected an integer of at least 0, got 'none'"},
+    {{"seed=1.5"},
+     "command line: seed: expected an integer from 0 to 18446744073709551615, got '1.5'"},
+    {{"seed=18446744073709551616"},
+     "command line: seed: expected an integer from 0 to 18446744073709551615, got "
+     "'18446744073709551616'"},
+    {{"seed=-1"},
+     "command line: seed: expected an integer from 0 to 18446744073709551615, got '-1'"},
+    {{"prompt_template="}, "command line: prompt_template: expected a text, got nothing"},
+    {{"seed=none"},
+     "command line: seed: expected an integer from 0 to 18446744073709551615, got 'none'"},
     {{"max_steps=0"},
      "command line: max_steps: expected an integer of at least 1, or none, got '0'"},
     {{"learning_rate=nan"},
@@ -34,9 +42,8 @@ static const struct extra bad_arguments[] = {
     {{"model=None"}, "command line: model: expected a text, got 'None'"},
     {{"output_dir=true"}, "command line: output_dir: expected a text, got 'true'"},
     {{"reward=math,,exact"},
-     "command line: reward: expected names separated by commas, each once, got ''"},
-    {{"reward=math,math"},
-     "command line: reward: expected names separated by commas, each once, got 'math'"},
+     "command line: reward: expected names separated by commas, got nothing"},
+    {{"reward=math,math"}, "command line: reward: 'math' is named twice; name it once"},
     {{"reward_weights=1,x"},
      "command line: reward_weights: expected numbers separated by commas, or none, got 'x'"},
     {{"kv_memory=2GB"},
@@ -44,7 +51,7 @@ static const struct extra bad_arguments[] = {
      "512MiB or 2G, or auto, got '2GB'"},
     {{"model=a\x1b[2J\xff"}, "command line: model: the value is not UTF-8"},
     {{"seed=\x1b[2J"},
-     "command line: seed: expected an integer of at least 0, got "
+     "command line: seed: expected an integer from 0 to 18446744073709551615, got "
      "'\\x1b[2J'"},
 };
 
@@ -56,7 +63,8 @@ static const struct extra bad_together[] = {
      "temperature: expected more than 0 in training, since all samples of a "
      "prompt would be the same"},
     {{"prompt_template=Q:"}, "prompt_template: expected {prompt} in it once, got 'Q:'"},
-    {{"reward_weights=1,2"}, "reward_weights: expected one for each reward, 1, got 2"},
+    {{"reward_weights=1,2"},
+     "reward_weights: got 2 for 1 reward; give one for each, in their order, or none for 1 each"},
     {{"reduction_leaves=3"},
      "reduction_leaves: expected a power of two of at most prompts_per_step (8), got 3"},
     {{"reduction_leaves=16"},
@@ -77,20 +85,16 @@ static const struct {
     const char *args[4];
     const char *message;
 } bad_calls[] = {
-    {CONF_TRAIN, {"data=d"}, "loco train needs --model: Hugging Face model folder"},
+    {CONF_TRAIN, {"data=d"}, "--model is missing: Hugging Face model folder"},
     {CONF_TRAIN,
      {"model=m", "data=d", "output_dir=o"},
-     "loco train needs --reward: rewards by name: exact, format, math, random; several "
+     "--reward is missing: rewards by name: exact, format, math, random; several "
      "separated "
      "by commas"},
-    {CONF_INSPECT, {NULL}, "loco inspect needs path: folder or file to look at"},
-    {CONF_INSPECT,
-     {"--xath", "p"},
-     "command line: loco inspect has no option 'xath'; the nearest is 'path'"},
-    {CONF_GENERATE, {"model=m"}, "loco generate needs --prompt or --prompts: one of them"},
-    {CONF_GENERATE,
-     {"model=m", "prompt=a", "prompts=b"},
-     "loco generate needs --prompt or --prompts: one of them"},
+    {CONF_INSPECT, {NULL}, "path is missing: folder or file to look at"},
+    {CONF_INSPECT, {"--xath", "p"}, "command line: no option 'xath'; did you mean 'path'?"},
+    {CONF_GENERATE, {"model=m"}, "give one of --prompt and --prompts"},
+    {CONF_GENERATE, {"model=m", "prompt=a", "prompts=b"}, "give one of --prompt and --prompts"},
     {CONF_INIT,
      {"out=o", "hidden_size=30"},
      "head_dim: hidden_size (30) is no multiple of num_attention_heads (4), so it must be "
@@ -113,17 +117,16 @@ static const struct {
     {"seed: 1\nbeta: 0\nseed: 2\n", ERR_USAGE, "run.yaml:3: seed: given twice, first in line 1"},
     {"save-steps: 1\nsave_steps: 2\n", ERR_USAGE,
      "run.yaml:2: save_steps: given twice, first in line 1"},
-    {"modle: m\n", ERR_USAGE,
-     "run.yaml:1: loco train has no option 'modle'; the nearest is 'model'"},
+    {"modle: m\n", ERR_USAGE, "run.yaml:1: no option 'modle'; did you mean 'model'?"},
     {"config: x.yaml\n", ERR_USAGE,
      "run.yaml:1: config: a file does not name another; give --config twice"},
     {"model:\n  name: m\n", ERR_USAGE, "run.yaml:2: model: expected one value, got a mapping"},
     {"model: [m]\n", ERR_USAGE, "run.yaml:1: model: expected one value, got a list"},
     {"reward: [math, [format]]\n", ERR_USAGE, "run.yaml:1: reward: expected one value, got a list"},
     {"reward: []\n", ERR_USAGE,
-     "run.yaml:1: reward: expected names separated by commas, each once, got ''"},
+     "run.yaml:1: reward: expected names separated by commas, got nothing"},
     {"reward: {math: 1}\n", ERR_USAGE, "run.yaml:1: reward: expected one value, got a mapping"},
-    {"model:\n", ERR_USAGE, "run.yaml:1: model: expected a text, got ''"},
+    {"model:\n", ERR_USAGE, "run.yaml:1: model: expected a text, got nothing"},
     {"model: null\n", ERR_USAGE, "run.yaml:1: model: expected a text, got 'null'"},
     {"model: \"a\\0b\"\n", ERR_USAGE, "run.yaml:1: model: a NUL inside a value"},
     {"model: &a m\ndata: *a\n", ERR_USAGE,
@@ -137,7 +140,7 @@ static const struct {
      "run.yaml:2: not YAML: mapping values are not allowed in this context"},
     {"model: \"abc\n", ERR_FORMAT, "run.yaml:2: not YAML: found unexpected end of stream"},
     {"model: \xff\n", ERR_FORMAT, "run.yaml:1: not YAML: invalid leading UTF-8 octet"},
-    {"", ERR_USAGE, "loco train needs --model: Hugging Face model folder"},
+    {"", ERR_USAGE, "--model is missing: Hugging Face model folder"},
 };
 
 static void check_extra(const struct extra *bad)
@@ -147,6 +150,47 @@ static void check_extra(const struct extra *bad)
     PARSE(&c, CONF_TRAIN, &e, TRAIN_ARGS, bad->args[0], bad->args[1], bad->args[2]);
     check_error(e, ERR_USAGE, bad->message);
     assert_null(c.model);
+}
+
+/* What is said of a misspelt option: the right one, or none where nothing is near. */
+static const char *const misspelt[][2] = {
+    {"moedl", "model"},
+    {"temprature", "temperature"},
+    {"max_completion_len", "max_completion_length"},
+    {"max-completion", "max_completion_length"},
+    {"seeds", "seed"},
+    {"model_name_or_path", "model"},
+    {"output", "output_dir"},
+    {"learningrate", "learning_rate"},
+    {"hlep", "help"},
+    {"lr", NULL},
+    {"max", NULL},
+    {"save", NULL}, // save_steps, save_total_limit
+    {"reward_funcs", "reward"},
+    {"batch_size", NULL},
+    {"dataset", NULL},
+    {"per_device_train_batch_size", NULL},
+    {"xyzzy", NULL},
+    {"", NULL},
+};
+
+static void only_near_names_are_suggested(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(misspelt); i++) {
+        struct conf c = {0};
+        struct err e = {0};
+        char arg[64], want[200];
+        snprintf(arg, sizeof arg, "--%s", misspelt[i][0]);
+        PARSE(&c, CONF_TRAIN, &e, arg, "1");
+        if (misspelt[i][1])
+            snprintf(want, sizeof want, "command line: no option '%s'; did you mean '%s'?",
+                     misspelt[i][0], misspelt[i][1]);
+        else
+            snprintf(want, sizeof want, "command line: no option '%s'; loco train --help lists all",
+                     misspelt[i][0]);
+        check_error(e, ERR_USAGE, want);
+    }
 }
 
 static void bad_arguments_are_refused(void **state)
@@ -180,8 +224,7 @@ static void unknown_commands_are_refused(void **state)
     enum conf_command command;
     struct err e = {0};
     assert_int_equal(conf_command_find("trian", &command, &e), ERR_USAGE);
-    check_error(e, ERR_USAGE,
-                "loco has no command 'trian'; the nearest is 'train', all are in loco --help");
+    check_error(e, ERR_USAGE, "no command 'trian'; did you mean 'train'? loco --help lists all");
     assert_int_equal(conf_command_find("sft", &command, &e), 0);
     assert_int_equal(command, CONF_SFT);
 }
@@ -202,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(only_near_names_are_suggested),
         cmocka_unit_test(knobs_that_contradict_each_other_are_refused),
         cmocka_unit_test(calls_without_what_they_need_are_refused),
         cmocka_unit_test(unknown_commands_are_refused),

@@ -149,6 +149,19 @@ static void neutral_fields_are_accepted(void **state)
              e);
 }
 
+static void odd_numbers_pass_where_they_do_not_matter(void **state)
+{
+    (void)state;
+    struct model_config c;
+    struct err e = {0};
+    check_ok(load_with(&c,
+                       "\"summary_length\": 1000000000000000019884624838656, \"loss\": NaN, "
+                       "\"task_specific_params\": {\"max_length\": [Infinity, -Infinity, 1e999]}",
+                       &e),
+             e);
+    assert_int_equal(c.V, 100);
+}
+
 struct refusal {
     const char *fields;
     int code;
@@ -205,6 +218,11 @@ static const struct refusal REFUSALS[] = {
      ERR_FORMAT,
      "rope_parameters: llama3 needs factor, low_freq_factor < high_freq_factor and "
      "original_max_position_embeddings"},
+    {"\"final_logit_softcapping\": Infinity", ERR_UNSUPPORTED,
+     "final_logit_softcapping = Infinity is not supported; LoCo would compute something else"},
+    {"\"max_position_embeddings\": 100000000000000000000", ERR_FORMAT,
+     "max_position_embeddings: expected an integer from 1 to 16777216"},
+    {"\"rope_theta\": NaN", ERR_FORMAT, "rope_theta: expected a positive number"},
     {"\"eos_token_id\": \"</s>\"", ERR_FORMAT,
      "eos_token_id: expected an integer or a list of at most 16"},
     {"\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]", ERR_FORMAT,
@@ -283,6 +301,7 @@ int main(void)
         cmocka_unit_test(both_styles_of_rope_are_read),
         cmocka_unit_test(stop_ids_come_from_the_generation_config),
         cmocka_unit_test(neutral_fields_are_accepted),
+        cmocka_unit_test(odd_numbers_pass_where_they_do_not_matter),
         cmocka_unit_test(what_changes_the_arithmetic_is_refused_by_name),
         cmocka_unit_test(operations_are_counted),
         cmocka_unit_test(files_that_are_no_configuration_are_refused),

@@ -117,6 +117,13 @@ static void test_reading_refuses_with_path_and_reason(void **state)
     check_ok(file_read(in_folder("six"), 6, &data, &size, &e4), e4);
     mem_free(data);
     assert_int_equal(file_map(&m, folder, &e3), ERR_IO);
+    struct err e5 = {0};
+    assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
+    assert_int_equal(file_map(&m, in_folder("pipe"), &e5), ERR_IO);
+    check_path_error(&e5, ERR_IO, "pipe",
+                     "is not a regular file, which is needed here since it is read more than once; "
+                     "copy it to a file first");
+    check_ok(file_remove(in_folder("pipe"), &e4), e4);
     assert_non_null(strstr(e3.text, ": is a folder, expected a file"));
 }
 
@@ -229,7 +236,8 @@ static void test_folders_are_made_listed_renamed_removed(void **state)
     struct err e = {0};
     char **names;
     size_t n;
-    check_ok(file_mkdirs(in_folder("x/y//z/"), &e), e);
+    assert_int_equal(file_mkdir_new(in_folder("x/y//z/"), &e), 0);
+    assert_int_equal(file_mkdir_new(in_folder("x/y//z/"), &e), 1);
     check_ok(file_mkdirs(in_folder("x/y/z"), &e), e);
     assert_true(file_is_dir(in_folder("x/y/z")));
     write_text("x/y/z/b", "1");
@@ -288,6 +296,23 @@ static void test_lock_excludes_and_names_the_holder(void **state)
     file_unlock(&l);
     check_ok(file_lock(&second, in_folder("lock"), &e), e);
     file_unlock(&second);
+}
+
+static void test_folder_lock_excludes_and_leaves_nothing(void **state)
+{
+    (void)state;
+    struct err e = {0}, e2 = {0};
+    struct file_lock l, second;
+    check_ok(file_mkdirs(in_folder("locked"), &e), e);
+    check_ok(file_lock_dir(&l, in_folder("locked"), &e), e);
+    assert_int_equal(file_lock_dir(&second, in_folder("locked"), &e2), ERR_STATE);
+    check_path_error(&e2, ERR_STATE, "locked",
+                     "another process is writing into this folder; wait for it to end or give "
+                     "another folder");
+    file_unlock(&l);
+    check_ok(file_lock_dir(&second, in_folder("locked"), &e), e);
+    file_unlock(&second);
+    check_ok(file_remove_dir(in_folder("locked"), &e), e);
 }
 
 static void test_names_join_and_split(void **state)
@@ -378,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_folders_are_made_listed_renamed_removed),
         cmocka_unit_test(test_remove_dir_refuses_links_and_folders),
         cmocka_unit_test(test_lock_excludes_and_names_the_holder),
+        cmocka_unit_test(test_folder_lock_excludes_and_leaves_nothing),
         cmocka_unit_test(test_names_join_and_split),
         cmocka_unit_test(test_planned_death_strikes_at_the_nth_point),
         cmocka_unit_test(test_planned_full_disk_leaves_nothing_half_written),

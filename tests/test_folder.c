@@ -263,11 +263,13 @@ static void the_saved_configuration_says_bfloat16(void **state)
     (void)state;
     static const char *const before[] = {"\"dtype\": \"float32\", ",
                                          "\"torch_dtype\": \"float16\", ",
-                                         "\"dtype\": \"float32\", \"torch_dtype\": null, ", ""};
+                                         "\"dtype\": \"float32\", \"torch_dtype\": null, ", "",
+                                         "\"loss\": NaN, \"length\": 1000000000000000000000, "};
     static const char *const after[] = {
         "  \"dtype\": \"bfloat16\",\n", "  \"torch_dtype\": \"bfloat16\",\n",
         "  \"dtype\": \"bfloat16\",\n  \"torch_dtype\": \"bfloat16\",\n",
-        "\"rms_norm_eps\": 1e-6,\n  \"torch_dtype\": \"bfloat16\"\n}"};
+        "\"rms_norm_eps\": 1e-6,\n  \"torch_dtype\": \"bfloat16\"\n}",
+        "{\n  \"loss\": NaN,\n  \"length\": 1000000000000000000000,\n"};
     for (size_t i = 0; i < ARRAY_LEN(before); i++) {
         const char *dir = check_folder();
         char config[512], out[300], *text;

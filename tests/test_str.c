@@ -128,6 +128,37 @@ static void test_json_strings_are_escaped(void **state)
     buf_release(&b);
 }
 
+static void test_numbers_that_no_double_holds_are_tamed_and_come_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *tame;
+    } cases[] = {
+        {"{\"a\": NaN, \"b\":[-Infinity,Infinity]}",
+         "{\"a\": \"\\u0001NaN\", \"b\":[\"\\u0001-Infinity\",\"\\u0001Infinity\"]}"},
+        {"[9223372036854775807, 9223372036854775808,\n-9223372036854775809]",
+         "[9223372036854775807, \"\\u00019223372036854775808\",\n"
+         "\"\\u0001-9223372036854775809\"]"},
+        {"1e400", "\"\\u00011e400\""},
+        {"[1e308, 1e-400, -1.5E+3, 0]", "[1e308, 1e-400, -1.5E+3, 0]"},
+        {"\"NaN, \\\"1e400\"", "\"NaN, \\\"1e400\""},
+        {"[\"open: NaN", "[\"open: NaN"},
+        {"[\"\\", "[\"\\"},
+        {"[0123456789012345678901, nan, +Infinity, 1e400x, .1e400]",
+         "[0123456789012345678901, nan, +Infinity, 1e400x, .1e400]"}, // no numbers of JSON
+        {"", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct buf tame = {0}, back = {0};
+        buf_json_tame(&tame, cases[i].text, strlen(cases[i].text));
+        assert_string_equal(buf_str(&tame), cases[i].tame);
+        buf_json_untame(&back, buf_str(&tame), tame.len);
+        assert_string_equal(buf_str(&back), cases[i].text);
+        buf_release(&tame);
+        buf_release(&back);
+    }
+}
+
 static void test_terminal_text_cannot_move_the_cursor(void **state)
 {
     (void)state;
@@ -172,6 +203,19 @@ static void test_numbers_take_their_shortest_form(void **state)
     buf_release(&b);
 }
 
+/* Whole numbers aside, no fewer digits would do. */
+static void check_shortest(const char *text, double x, bool narrow)
+{
+    char fewer[320];
+    int digits = 0;
+    for (const char *c = text; *c && *c != 'e'; c++)
+        digits += (*c >= '0' && *c <= '9') && (digits > 0 || *c != '0');
+    if (x == floor(x) || digits < 2)
+        return;
+    snprintf(fewer, sizeof fewer, "%.*g", digits - 1, x);
+    assert_true(narrow ? strtof(fewer, NULL) != (float)x : strtod(fewer, NULL) != x);
+}
+
 static void test_numbers_come_back_bit_for_bit(void **state)
 {
     (void)state;
@@ -188,10 +232,12 @@ static void test_numbers_come_back_bit_for_bit(void **state)
         buf_double(&b, x);
         assert_int_equal(str_to_double(b.data, &back), isfinite(x) != 0);
         assert_true(!isfinite(x) || memcmp(&back, &x, sizeof x) == 0);
+        check_shortest(b.data, x, false);
         buf_clear(&b);
         buf_float(&b, f);
         float fback = strtof(b.data, NULL);
         assert_true(!isfinite(f) || memcmp(&fback, &f, sizeof f) == 0);
+        check_shortest(b.data, (double)f, true);
     }
     buf_release(&b);
 }
@@ -204,6 +250,8 @@ static void test_edit_distance(void **state)
     assert_int_equal(str_distance("", "abc"), 3);
     assert_int_equal(str_distance("kitten", "sitting"), 3);
     assert_int_equal(str_distance("learning_rat", "learning_rate"), 1);
+    assert_int_equal(str_distance("moedl", "model"), 1);
+    assert_int_equal(str_distance("ca", "abc"), 3);
     char longer[100] = {0};
     memset(longer, 'x', sizeof longer - 1);
     assert_int_equal(str_distance(longer, "x"), 99);
@@ -255,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_first_invalid_byte_is_found),
         cmocka_unit_test(test_lossy_is_idempotent_on_random_bytes),
         cmocka_unit_test(test_json_strings_are_escaped),
+        cmocka_unit_test(test_numbers_that_no_double_holds_are_tamed_and_come_back),
         cmocka_unit_test(test_terminal_text_cannot_move_the_cursor),
         cmocka_unit_test(test_numbers_take_their_shortest_form),
         cmocka_unit_test(test_numbers_come_back_bit_for_bit),

@@ -31,10 +31,11 @@ void file_standard(void)
     signal(SIGXFSZ, SIG_IGN);
 }
 
-/* Opens a plain file or device for reading and stats it. */
-static int open_read(const char *path, int *fd, struct stat *st, struct err *e)
+/* Opens what is no folder for reading and stats it. flags: O_NONBLOCK, so that a pipe without a
+   writer does not wait for one, or 0. */
+static int open_read(const char *path, int flags, int *fd, struct stat *st, struct err *e)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (*fd < 0)
         return file_fail(e, path, "open");
     int rc = 0;
@@ -52,8 +53,13 @@ int file_map(struct file_map *m, const char *path, struct err *e)
     *m = (struct file_map){0};
     int fd, rc = 0;
     struct stat st;
-    TRY(open_read(path, &fd, &st, e));
-    if (st.st_size > 0) {
+    TRY(open_read(path, O_NONBLOCK, &fd, &st, e));
+    if (!S_ISREG(st.st_mode)) {
+        rc = err_set(e, ERR_IO,
+                     "%s: is not a regular file, which is needed here since it is read more than "
+                     "once; copy it to a file first",
+                     path);
+    } else if (st.st_size > 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
             rc = file_fail(e, path, "map");
@@ -101,7 +107,7 @@ int file_read(const char *path, size_t max, char **data, size_t *size, struct er
     struct buf b = {.max = SIZE_MAX / 2};
     *data = NULL;
     *size = 0;
-    TRY(open_read(path, &fd, &st, e));
+    TRY(open_read(path, 0, &fd, &st, e));
     rc = read_all(fd, path, max, &b, e);
     close(fd);
     TRY(rc);
@@ -125,6 +131,12 @@ bool file_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool file_is_stream(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
 int file_size(const char *path, uint64_t *size, struct err *e)
 {
     struct stat st;
@@ -134,22 +146,27 @@ int file_size(const char *path, uint64_t *size, struct err *e)
     return 0;
 }
 
-int file_mkdirs(const char *path, struct err *e)
+int file_mkdir_new(const char *path, struct err *e)
 {
     char *part = mem_strdup(path);
-    int rc = 0;
-    for (char *s = part; *s;) {
-        s += strspn(s, "/");
+    int rc = 1; // "" and "/" are there.
+    for (char *s = part; *(s += strspn(s, "/"));) {
         s += strcspn(s, "/");
         char end = *s;
         *s = '\0';
-        if (mkdir(part, 0777) < 0 && !(errno == EEXIST && file_is_dir(part)))
+        rc = mkdir(part, 0777) < 0;
+        if (rc > 0 && !(errno == EEXIST && file_is_dir(part)))
             TRY(file_fail(e, part, "make this folder"));
         *s = end;
     }
 fail:
     mem_free(part);
     return rc;
+}
+
+int file_mkdirs(const char *path, struct err *e)
+{
+    return MIN(file_mkdir_new(path, e), 0);
 }
 
 int file_sync_dir(const char *path, struct err *e)
@@ -268,6 +285,25 @@ int file_lock(struct file_lock *l, const char *path, struct err *e)
 fail:
     close(fd);
     return rc;
+}
+
+int file_lock_dir(struct file_lock *l, const char *path, struct err *e)
+{
+    *l = (struct file_lock){0};
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return file_fail(e, path, "open this folder");
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        *l = (struct file_lock){fd, true};
+        return 0;
+    }
+    bool is_taken = errno == EWOULDBLOCK;
+    close(fd);
+    return is_taken ? err_set(e, ERR_STATE,
+                              "%s: another process is writing into this folder; wait for it to "
+                              "end or give another folder",
+                              path)
+                    : 0;
 }
 
 void file_unlock(struct file_lock *l)

@@ -17,6 +17,7 @@ struct file_map {
     size_t size;
 };
 
+/* ERR_IO also for what is not a regular file. */
 int file_map(struct file_map *m, const char *path, struct err *e);
 void file_unmap(struct file_map *m);
 
@@ -59,8 +60,10 @@ uint32_t file_crc32(uint32_t crc, const void *data, size_t n);
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
+bool file_is_stream(const char *path); // A pipe, terminal or device: file_read alone takes it.
 int file_size(const char *path, uint64_t *size, struct err *e);
-int file_mkdirs(const char *path, struct err *e);                 // Like mkdir -p.
+int file_mkdirs(const char *path, struct err *e);    // Like mkdir -p.
+int file_mkdir_new(const char *path, struct err *e); // The same; 1 when path was there already.
 int file_rename(const char *from, const char *to, struct err *e); // Then fsyncs the parent.
 int file_sync_dir(const char *path, struct err *e);
 int file_copy(const char *from, const char *to, struct err *e); // Atomic; bytes as they are.
@@ -80,6 +83,10 @@ struct file_lock {
     bool held;
 };
 int file_lock(struct file_lock *l, const char *path, struct err *e);
+
+/* The same on a folder, in which nothing is left: ERR_STATE when another process has it. Where the
+   file system cannot lock folders, none is taken. */
+int file_lock_dir(struct file_lock *l, const char *path, struct err *e);
 void file_unlock(struct file_lock *l);
 
 /* What files need of the process, first in main. Fills descriptors 0, 1 and 2 where the caller of

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,9 +79,13 @@ const char *buf_str(const struct buf *b)
     return b->data ? b->data : "";
 }
 
-/* Fewest significant digits, up to `most`, that `parse` turns back into the same `size` bytes. */
-static void put_shortest(struct buf *b, double x, int most, bool narrow)
+/* The fewest significant digits that are read back as the same float (narrow) or double. What has
+   FLT_DIG or DBL_DIG digits is printed with no more by that precision, so the search begins there;
+   only numbers with a shortened significand may need fewer than it prints. */
+static void put_shortest(struct buf *b, double x, bool narrow)
 {
+    int most = narrow ? 9 : 17, least = narrow ? FLT_DIG : DBL_DIG;
+
     if (!isfinite(x)) {
         buf_puts(b, "null");
         return;
@@ -89,8 +94,10 @@ static void put_shortest(struct buf *b, double x, int most, bool narrow)
         buf_printf(b, "%.0f", x);
         return;
     }
+    if (fabs(x) < (narrow ? (double)FLT_MIN : DBL_MIN))
+        least = 1;
     char text[40];
-    for (int digits = 1; digits <= most; digits++) {
+    for (int digits = least; digits <= most; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         double back = narrow ? (double)strtof(text, NULL) : strtod(text, NULL);
         if (memcmp(&back, &x, sizeof x) == 0)
@@ -101,12 +108,12 @@ static void put_shortest(struct buf *b, double x, int most, bool narrow)
 
 void buf_float(struct buf *b, float x)
 {
-    put_shortest(b, (double)x, 9, true);
+    put_shortest(b, (double)x, true);
 }
 
 void buf_double(struct buf *b, double x)
 {
-    put_shortest(b, x, 17, false);
+    put_shortest(b, x, false);
 }
 
 int str_distance(const char *a, const char *b)
@@ -114,19 +121,19 @@ int str_distance(const char *a, const char *b)
     size_t na = strlen(a), nb = strlen(b);
     if (na > NAME_MAX_LEN || nb > NAME_MAX_LEN)
         return DISTANCE_CAP;
-    int row[NAME_MAX_LEN + 1]; // distance of a's first i bytes to b's first j
+    int row[3][NAME_MAX_LEN + 1]; // [i % 3][j]: distance of a's first i bytes to b's first j
     for (size_t j = 0; j <= nb; j++)
-        row[j] = (int)j;
+        row[0][j] = (int)j;
     for (size_t i = 1; i <= na; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
+        int *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
-            int replace = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            row[j] = MIN(replace, MIN(row[j], row[j - 1]) + 1);
+            now[j] = MIN(last[j - 1] + (a[i - 1] != b[j - 1]), MIN(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                now[j] = MIN(now[j], before[j - 2] + 1);
         }
     }
-    return MIN(row[nb], DISTANCE_CAP);
+    return MIN(row[na % 3][nb], DISTANCE_CAP);
 }
 
 bool str_starts(const char *s, const char *prefix)
@@ -160,7 +167,7 @@ bool str_to_int(const char *s, int64_t *out)
 }
 
 /* [-] digits [. digits] [e [+-] digits], with a digit beside the point. */
-static bool is_decimal(const char *s)
+bool str_is_decimal(const char *s)
 {
     s += *s == '-';
     size_t whole = count_digits(s), fraction = 0;
@@ -184,7 +191,7 @@ static bool is_decimal(const char *s)
 
 bool str_to_double(const char *s, double *out)
 {
-    if (!is_decimal(s))
+    if (!str_is_decimal(s))
         return false;
     double value = strtod(s, NULL);
     if (!isfinite(value))

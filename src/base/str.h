@@ -28,6 +28,13 @@ const char *buf_str(const struct buf *b); // Never NULL.
 /* Appends s as a JSON string with quotes: escapes ", \, controls; invalid UTF-8 becomes U+FFFD. */
 void buf_json(struct buf *b, const char *s, size_t n);
 
+/* Appends a JSON text in which every number that neither an int64_t nor a finite double holds (NaN
+   and Infinity as Python writes them among them) is a string with a mark: no number where its key
+   matters, and no reason to refuse the text where it does not. The other way, such strings become
+   the numbers that they were. Lines stay as they are. */
+void buf_json_tame(struct buf *b, const char *text, size_t n);
+void buf_json_untame(struct buf *b, const char *text, size_t n);
+
 /* Appends a float or double so that strtof/strtod gives the same bits back ("%.9g" / "%.17g"),
    shortest of those forms, whole numbers below 1e15 without an exponent; non-finite values become
    null. Locale-independent. */
@@ -49,7 +56,8 @@ size_t utf8_valid(const char *s, size_t n);
 /* Appends s, each maximal invalid subpart replaced by U+FFFD (as Rust's from_utf8_lossy). */
 void buf_utf8_lossy(struct buf *b, const char *s, size_t n);
 
-/* Edit distance of two short names (for "did you mean"), capped at 99. */
+/* Edit distance of two short names (for "did you mean"), capped at 99. Two neighbours swapped are
+   one edit. */
 int str_distance(const char *a, const char *b);
 
 bool str_starts(const char *s, const char *prefix);
@@ -58,4 +66,5 @@ bool str_ends(const char *s, const char *suffix);
 /* Strict number parsing of a whole string: no blanks, no trailing bytes, C locale. True on success.
  */
 bool str_to_int(const char *s, int64_t *out);
+bool str_is_decimal(const char *s);             // The form of a double, whatever its range.
 bool str_to_double(const char *s, double *out); // Accepts 1e-6; refuses nan, inf, hex.

@@ -66,15 +66,18 @@ struct cli_rows {
     const char *text;    // (size): map's or held's
     size_t size, at;
     bool more;     // stdin may have more
+    bool tolerant; // set after opening: rows that training would drop do not stop the reading
     uint64_t line; // of the current row, from 1
     uint64_t rows; // so far
     json_t *row;   // the current one, an object; borrowed until the next call
+    const char *unusable; // or why it is none, a literal: only where tolerant
 };
 
 /* path NULL or "-": stdin. ERR_IO. */
 int cli_rows_open(struct cli_rows *r, const char *path, struct err *e);
 /* Reads the next row: 1, or 0 at the end. Blank lines are passed over. ERR_FORMAT for a line that
-   is not UTF-8 or not a JSON object, ERR_DATA when there is no row at all. */
+   is not UTF-8 or not a JSON object, ERR_DATA when there is no row at all or the row is one that
+   training would drop. */
 int cli_rows_next(struct cli_rows *r, struct err *e);
 /* Whether a next line is here already, so that it pays to wait for it and answer both at once. */
 bool cli_rows_ready(const struct cli_rows *r);

@@ -139,7 +139,7 @@ static int open_devices(struct job *j, struct err *e)
         struct roll_conf roll = {.device = j->c.device[d],
                                  .dispatch_steps = j->live ? 1 : STEPS,
                                  .temperature = (float)j->conf->temperature,
-                                 .key = rng_key((uint64_t)j->conf->seed, RNG_GENERATE),
+                                 .key = rng_key(j->conf->seed, RNG_GENERATE),
                                  .stop = j->c.model.eos,
                                  .n_stop = j->c.model.n_eos,
                                  .on_token = on_token,

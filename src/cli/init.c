@@ -48,11 +48,13 @@ static int read_special(const char *from, const struct text *t, struct vocabular
     int rc = 0;
     char *path = file_join(from, "tokenizer_config.json"), *data = NULL;
     size_t size;
+    struct buf tame = {0};
     json_error_t problem;
     json_t *config = NULL;
     if (file_exists(path)) {
         TRY(file_read(path, BYTES_MAX, &data, &size, e));
-        config = json_loadb(data, size, JSON_DECODE_INT_AS_REAL, &problem); // 1e30 is common
+        buf_json_tame(&tame, data, size); // its lengths of 1e30
+        config = json_loadb(buf_str(&tame), tame.len, 0, &problem);
         if (!config)
             TRY(err_set(e, ERR_FORMAT, "%s:%d: not JSON (%s); fetch the file again", path,
                         problem.line, problem.text));
@@ -67,6 +69,7 @@ static int read_special(const char *from, const struct text *t, struct vocabular
                      path);
 fail:
     json_decref(config);
+    buf_release(&tame);
     mem_free(data);
     mem_free(path);
     return rc;
@@ -245,7 +248,7 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
         filling[i] = (struct filling){.param = p,
                                       .tensor = (uint32_t)i,
                                       .pool = pool,
-                                      .key = rng_key((uint64_t)conf->seed, RNG_INIT),
+                                      .key = rng_key(conf->seed, RNG_INIT),
                                       .std = conf->initializer_range};
         source[i] = (struct tensor_source){.name = p->name,
                                            .dtype = TENSOR_BF16,
@@ -299,6 +302,18 @@ fail:
     return rc;
 }
 
+/* Of several calls at once, one makes the folder and the others stop here. */
+static int make_new(const char *dir, struct err *e)
+{
+    int rc = file_mkdir_new(dir, e);
+    if (rc > 0)
+        rc = err_set(e, ERR_USAGE,
+                     "out: %s is in the way: another call is writing it, or one was killed; remove "
+                     "it or give another folder",
+                     dir);
+    return rc;
+}
+
 int cli_init(const struct conf *conf, struct err *e)
 {
     int rc = 0;
@@ -310,14 +325,10 @@ int cli_init(const struct conf *conf, struct err *e)
     buf_put(&dir, conf->out, n);
     buf_printf(&tmp, "%s.tmp", buf_str(&dir));
     TRY(refuse_existing(dir.data, e));
-    if (file_exists(tmp.data))
-        TRY(err_set(
-            e, ERR_USAGE,
-            "out: %s is in the way: another call is writing it, or one was killed; remove it "
-            "or give another folder",
-            tmp.data));
-    TRY(file_mkdirs(tmp.data, e));
-    rc = write_folder(conf, tmp.data, &count, e);
+    TRY(make_new(tmp.data, e));
+    rc = refuse_existing(dir.data, e); // again: another call may have made it just now
+    if (rc == 0)
+        rc = write_folder(conf, tmp.data, &count, e);
     if (rc == 0)
         rc = file_rename(tmp.data, dir.data, e);
     if (rc < 0) {

@@ -113,6 +113,23 @@ static json_t *column_row(const char *name, const struct column *c)
     return row;
 }
 
+/* Counts the current row, which has no use, under its reason. */
+static void count_drop(json_t *drops, const struct cli_rows *rows)
+{
+    json_t *drop;
+    size_t i;
+    json_array_foreach(drops, i, drop)
+    {
+        if (strcmp(json_string_value(json_object_get(drop, "reason")), rows->unusable) != 0)
+            continue;
+        json_t *n = json_object_get(drop, "rows");
+        json_integer_set(n, json_integer_value(n) + 1);
+        return;
+    }
+    json_array_append_new(drops, json_pack("{s:s, s:i, s:I}", "reason", rows->unusable, "rows", 1,
+                                           "first_line", (json_int_t)rows->line));
+}
+
 int cli_inspect_rows(const char *path, json_t *report, struct err *e)
 {
     int rc = 0;
@@ -120,19 +137,26 @@ int cli_inspect_rows(const char *path, json_t *report, struct err *e)
     struct columns all = {0};
     const char *key;
     const json_t *v;
-    json_t *list = json_array();
+    json_t *list = json_array(), *drops = json_array();
     json_object_set_new(report, "kind", json_string("JSONL"));
     TRY(cli_rows_open(&rows, path, e));
-    while ((rc = cli_rows_next(&rows, e)) > 0)
+    rows.tolerant = true;
+    while ((rc = cli_rows_next(&rows, e)) > 0) {
+        if (rows.unusable)
+            count_drop(drops, &rows);
         json_object_foreach(rows.row, key, v) see_value(&all, key, v);
+    }
     TRY(rc);
     json_object_set_new(report, "rows", json_integer((json_int_t)rows.rows));
+    if (json_array_size(drops) > 0)
+        json_object_set(report, "dropped_in_training", drops);
     for (size_t i = 0; i < all.names.n; i++)
         json_array_append_new(list, column_row(all.names.entry[i].key, &all.column[i]));
     json_object_set(report, "columns", list);
 fail:
     cli_rows_close(&rows);
     json_decref(list);
+    json_decref(drops);
     map_release(&all.names);
     mem_free(all.column);
     return rc;

@@ -72,6 +72,12 @@ static json_t *last_metrics(const char *path)
     return last;
 }
 
+/* A seed beyond the integers of JSON parsers is a text. */
+static json_t *seed_value(uint64_t seed)
+{
+    return seed <= INT64_MAX ? json_integer((json_int_t)seed) : json_sprintf("%" PRIu64, seed);
+}
+
 static void put_config(const char *path, json_t *report)
 {
     char *file = file_join(path, "config.yaml");
@@ -84,8 +90,8 @@ static void put_config(const char *path, json_t *report)
         return;
     json_object_set_new(
         report, "config",
-        json_pack("{s:s, s:s, s:s, s:I, s:I, s:f}", "command", sft ? "sft" : "train", "model",
-                  c.model, "data", c.data, "seed", (json_int_t)c.seed, "prompts_per_step",
+        json_pack("{s:s, s:s, s:s, s:o, s:I, s:f}", "command", sft ? "sft" : "train", "model",
+                  c.model, "data", c.data, "seed", seed_value(c.seed), "prompts_per_step",
                   (json_int_t)c.prompts_per_step, "learning_rate", c.learning_rate));
     conf_release(&c);
 }

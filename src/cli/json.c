@@ -238,9 +238,10 @@ int cli_get_ids(const struct cli_rows *r, const json_t *list, int limit, const c
         if (!json_is_integer(item) || json_integer_value(item) < 0 ||
             json_integer_value(item) >= limit) {
             struct buf shown = {0};
-            put_value(&shown, "", item);
-            int rc = cli_rows_refuse(r, e, "ids[%zu]: expected an id from 0 to %d (%s), got %.40s",
-                                     i, limit - 1, limit_text, buf_str(&shown));
+            cli_put_json(&shown, item);
+            int rc =
+                cli_rows_refuse(r, e, "ids[%zu]: expected an integer from 0 to %d (%s), got %.40s",
+                                i, limit - 1, limit_text, buf_str(&shown));
             buf_release(&shown);
             return rc;
         }

@@ -9,6 +9,7 @@
 #include "coord/coord.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ struct job {
     const struct conf *conf;
     struct coord c;
     struct cli_rows rows;
-    int limit;    // tokens of a row at most
+    int limit;    // tokens of a row that the plan has room for
     int *row_ids; // of the row being read
     int *id;      // (n_ids) of all rows in waiting
     size_t n_ids, id_cap;
@@ -105,19 +106,6 @@ fail:
     return rc;
 }
 
-static int refuse_length(const struct job *j, size_t n, struct err *e)
-{
-    if (j->limit == j->c.model.positions_max)
-        return cli_rows_refuse(&j->rows, e,
-                               "%zu tokens are more than the model's "
-                               "max_position_embeddings %d; cut the row",
-                               n, j->limit);
-    return cli_rows_refuse(&j->rows, e,
-                           "%zu tokens are more than microbatch_tokens %d; raise it or cut "
-                           "the row",
-                           n, j->limit);
-}
-
 /* The ids of the current row: its own, or its text's. */
 static int read_row(struct job *j, size_t *n, struct err *e)
 {
@@ -140,8 +128,29 @@ static int read_row(struct job *j, size_t *n, struct err *e)
         rc = cli_rows_refuse(&j->rows, e,
                              "expected \"ids\", a list of token ids, or \"text\", a string");
     }
-    if (rc == 0 && *n > (size_t)j->limit)
-        rc = refuse_length(j, *n, e);
+    if (rc == 0 && *n > (size_t)j->c.model.positions_max)
+        rc = cli_rows_refuse(&j->rows, e,
+                             "%zu tokens are more than the model's "
+                             "max_position_embeddings %d; cut the row",
+                             *n, j->c.model.positions_max);
+    return rc;
+}
+
+/* Opens the model, or opens it again, with room for rows of up to `limit` tokens. */
+static int open_model(struct job *j, int limit, struct err *e)
+{
+    int rc = 0;
+    struct coord_needs needs = coord_needs_of(j->conf);
+    train_run_release(&j->run);
+    coord_close(&j->c);
+    TRY(coord_read(&j->c, j->conf, e));
+    j->limit = MIN(limit, j->c.model.positions_max);
+    needs.slots = 0;
+    needs.prompt_max = 1;
+    needs.completion_max = MAX(j->limit - 1, 1);
+    TRY(coord_plan(&j->c, &needs, e));
+    TRY(coord_open(&j->c, j->conf->model, e));
+fail:
     return rc;
 }
 
@@ -153,6 +162,8 @@ static int take_row(struct job *j, struct err *e)
     TRY(read_row(j, &n, e));
     if (j->n_ids + n > (size_t)j->c.limits.rows)
         TRY(answer(j, e));
+    if (n > (size_t)j->limit) // twice as many, so that rows of growing length open it seldom
+        TRY(open_model(j, MAX((int)n, 2 * j->limit), e));
     mem_grow(&j->id, &j->id_cap, j->n_ids + n, sizeof *j->id);
     mem_grow(&j->row, &j->row_cap, j->n_rows + 1, sizeof *j->row);
     if (n > 0)
@@ -161,21 +172,6 @@ static int take_row(struct job *j, struct err *e)
     j->n_ids += n;
     if (!cli_rows_ready(&j->rows))
         TRY(answer(j, e));
-fail:
-    return rc;
-}
-
-static int open_model(struct job *j, struct err *e)
-{
-    int rc = 0;
-    struct coord_needs needs = coord_needs_of(j->conf);
-    TRY(coord_read(&j->c, j->conf, e));
-    j->limit = (int)MIN(j->conf->microbatch_tokens, j->c.model.positions_max);
-    needs.slots = 0;
-    needs.prompt_max = 1;
-    needs.completion_max = MAX(j->limit - 1, 1);
-    TRY(coord_plan(&j->c, &needs, e));
-    TRY(coord_open(&j->c, j->conf->model, e));
 fail:
     return rc;
 }
@@ -199,7 +195,7 @@ int cli_logprobs(const struct conf *conf, struct err *e)
 {
     int rc = 0;
     struct job j = {.conf = conf};
-    TRY(open_model(&j, e));
+    TRY(open_model(&j, (int)MIN(conf->microbatch_tokens, INT_MAX / 2), e));
     TRY(cli_rows_open(&j.rows, conf->rows, e));
     while ((rc = cli_rows_next(&j.rows, e)) > 0)
         TRY(take_row(&j, e));

@@ -46,9 +46,10 @@ int cli_read_all(const char *path, struct buf *b, const char **name, struct err 
             TRY(read_some(b, &more, e));
         return 0;
     }
-    TRY(file_map(&map, path, e));
+    if (!file_is_stream(path))
+        TRY(file_map(&map, path, e));
     buf_put(b, map.data, map.size);
-    if (map.size == 0) { // empty, or a pipe or device, which has no size
+    if (map.size == 0) { // a stream, or a file of /proc, which has no size
         TRY(file_read(path, b->max, &data, &size, e));
         buf_put(b, data, size);
     }
@@ -66,7 +67,8 @@ int cli_rows_open(struct cli_rows *r, const char *path, struct err *e)
         return 0;
     r->more = false;
     r->name = path;
-    TRY(file_map(&r->map, path, e));
+    if (!file_is_stream(path))
+        TRY(file_map(&r->map, path, e));
     r->text = (const char *)r->map.data;
     r->size = r->map.size;
     if (r->size == 0) {
@@ -109,12 +111,9 @@ static int find_end(struct cli_rows *r, size_t *end, struct err *e)
     for (size_t seen = r->at;;) {
         const char *newline = seen < r->size ? memchr(r->text + seen, '\n', r->size - seen) : NULL;
         *end = newline ? (size_t)(newline - r->text) : r->size;
-        if (*end - r->at > DATA_ROW_BYTES) {
-            r->line++;
-            return cli_rows_refuse(r, e, "longer than %zu MiB; cut or remove the line",
-                                   DATA_ROW_BYTES >> 20);
-        }
         if (newline || !r->more)
+            return 0;
+        if (!r->tolerant && *end - r->at > DATA_ROW_BYTES) // It will be refused for that.
             return 0;
         r->held.len = seen = r->size - r->at;
         if (r->held.len > 0)
@@ -130,21 +129,12 @@ static int find_end(struct cli_rows *r, size_t *end, struct err *e)
 
 static int parse_row(struct cli_rows *r, const char *line, size_t n, struct err *e)
 {
-    enum { PARSER_TEXT = 100 };
-    json_error_t problem;
     json_decref(r->row);
-    r->row = json_loadb(line, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &problem);
-    if (json_is_object(r->row))
-        return 0;
-    if (r->row)
-        return err_set(e, ERR_FORMAT, "%s:%" PRIu64 ": not a JSON object: one object {...} a line",
-                       r->name, r->line);
-    struct buf shown = {0};
-    buf_terminal(&shown, problem.text, strnlen(problem.text, PARSER_TEXT), false);
-    int rc =
-        err_set(e, ERR_FORMAT, "%s:%" PRIu64 ": byte %d: not JSON (%s): mend or remove the line",
-                r->name, r->line, problem.position, buf_str(&shown));
-    buf_release(&shown);
+    int rc = data_object(line, n, &r->row, &r->unusable, e);
+    if (rc < 0)
+        return err_in(e, rc, "%s:%" PRIu64, r->name, r->line);
+    if (r->unusable && !r->tolerant)
+        rc = cli_rows_refuse(r, e, "%s: mend or remove the line", r->unusable);
     return rc;
 }
 

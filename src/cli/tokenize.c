@@ -1,6 +1,5 @@
-/* loco tokenize: text to token ids and back, as the model sees it. A plain text is taken byte for
- * byte, a newline at its end included, and becomes one line of ids; the way back writes the bytes
- * alone.
+/* loco tokenize: text to token ids and back, as the model sees it. A plain text is taken whole, a
+ * newline at its end included, and becomes one line of ids; the way back writes the bytes alone.
  */
 #include "cli/cli.h"
 
@@ -31,6 +30,15 @@ static void warn_of_gaps(const struct job *j, const char *name)
                      j->ids.id[i]);
             return;
         }
+}
+
+/* text_encode reads what is no UTF-8 as U+FFFD: the ids do not lead back to the same bytes. */
+static void warn_of_bytes(const char *name, const char *s, size_t n)
+{
+    size_t valid = utf8_valid(s, n);
+    if (valid < n)
+        log_warn("%s: byte %zu: not UTF-8; this was read as U+FFFD, as others may be", name,
+                 valid + 1);
 }
 
 static int encode_row(struct job *j, const struct cli_rows *rows, struct err *e)
@@ -109,6 +117,7 @@ static int whole_text(struct job *j, struct err *e)
     const char *name;
     TRY(cli_read_all(j->conf->rows, &in, &name, e));
     if (!j->conf->decode) {
+        warn_of_bytes(name, buf_str(&in), in.len);
         encode(j, buf_str(&in), in.len);
         for (size_t i = 0; i < j->ids.n; i++)
             buf_printf(&j->out, "%s%d", i ? " " : "", j->ids.id[i]);

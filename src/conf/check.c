@@ -56,8 +56,7 @@ static int check_required(const struct conf *c, struct err *e)
         if (!conf_takes(c->command, k) || conf_standard(c->command, k) || !is_missing(c, k))
             continue;
         bool bare = strcmp(k->name, row->positional) == 0;
-        return err_set(e, ERR_USAGE, "loco %s needs %s%s: %s", row->name, bare ? "" : "--", k->name,
-                       k->doc);
+        return err_set(e, ERR_USAGE, "%s%s is missing: %s", bare ? "" : "--", k->name, k->doc);
     }
     return 0;
 }
@@ -70,8 +69,10 @@ static int check_rewards(struct conf *c, struct err *e)
             c->reward_weights.item[c->reward_weights.n] = 1.0;
     }
     if (c->reward_weights.n != c->reward.n)
-        return err_set(e, ERR_USAGE, "reward_weights: expected one for each reward, %d, got %d",
-                       c->reward.n, c->reward_weights.n);
+        return err_set(e, ERR_USAGE,
+                       "reward_weights: got %d for %d reward%s; give one for each, in their order, "
+                       "or none for 1 each",
+                       c->reward_weights.n, c->reward.n, c->reward.n == 1 ? "" : "s");
     return 0;
 }
 
@@ -212,7 +213,7 @@ int conf_finish(struct conf *c, struct err *e)
     if (c->command == CONF_TRAIN)
         TRY(check_train(c, e));
     if (c->command == CONF_GENERATE && !c->prompt == !c->prompts)
-        TRY(err_set(e, ERR_USAGE, "loco generate needs --prompt or --prompts: one of them"));
+        TRY(err_set(e, ERR_USAGE, "give one of --prompt and --prompts"));
     if (c->command == CONF_INIT)
         TRY(check_shape(c, e));
 fail:

@@ -63,6 +63,7 @@ struct conf {
 #define CONF_FIELD_TEXT(name)   char *name;
 #define CONF_FIELD_INT(name)    int64_t name;
 #define CONF_FIELD_SIZE(name)   int64_t name;
+#define CONF_FIELD_SEED(name)   uint64_t name;
 #define CONF_FIELD_REAL(name)   double name;
 #define CONF_FIELD_BOOL(name)   bool name;
 #define CONF_FIELD_CHOICE(name) enum conf_##name name;

@@ -8,7 +8,7 @@
 
 #include "conf/conf.h"
 
-enum conf_kind { TEXT, INT, SIZE, REAL, BOOL, CHOICE, NAMES, REALS };
+enum conf_kind { TEXT, INT, SIZE, SEED, REAL, BOOL, CHOICE, NAMES, REALS };
 enum conf_rule { SAME, SPAN, FREE, CALL };
 
 struct conf_knob {

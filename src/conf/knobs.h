@@ -9,13 +9,15 @@
  *             INT    int64_t in [lo, hi]                  NAMES   struct conf_names
  *             REAL   double in [lo, hi)                   REALS   struct conf_reals
  *             SIZE   int64_t bytes in [lo, hi]            BOOL    bool
+ *             SEED   uint64_t, any
  *   default   as a user would write it; NULL: a user must give it
  *   word      the word that stands for absence ("none", "auto") or NULL: stored as NULL, 0, NaN or
  *             an empty list, so lo is above 0 where an INT or SIZE has a word; a required knob has
- * none commands  who takes it: sets of the names of CONF_COMMANDS rule      on resume: SAME must
- * agree; SPAN may change where the learning rate does not depend on the run's length; FREE may
- * change; CALL belongs to one invocation and is never saved doc       one line; facts a default or
- * range does not say
+ *             none
+ *   commands  who takes it: sets of the names of CONF_COMMANDS
+ *   rule      on resume: SAME must agree; SPAN may change where the learning rate does not depend
+ *             on the run's length; FREE may change; CALL belongs to one invocation, is never saved
+ *   doc       one line; facts that a default or range does not say
  */
 #pragma once
 
@@ -114,8 +116,8 @@
       "checkpoint folder, or auto: the newest complete one in output_dir, if any")                 \
     K(BOOL, dry_run, "false", NULL, 0, 0, LEARN, CALL,                                             \
       "print the resolved configuration and the memory ledger, start nothing")                     \
-    K(INT, seed, "42", NULL, 0, 9007199254740991.0, LEARN | GENERATE | EVAL | SCORE | INIT | DATA, \
-      SAME, "with the configuration it fixes every random choice")
+    K(SEED, seed, "42", NULL, 0, 0, LEARN | GENERATE | EVAL | SCORE | INIT | DATA, SAME,           \
+      "with the configuration it fixes every random choice")
 
 #define CONF_KNOBS_DATA(S, K)                                                                      \
     S("Data")                                                                                      \
@@ -241,6 +243,7 @@
     K(TEXT, rows, "none", "none", 0, 0, SCORE | LOGPROBS | TOKENIZE, CALL,                         \
       "JSONL file (tokenize without --jsonl: a text file); none: standard input")                  \
     K(TEXT, path, NULL, NULL, 0, 0, INSPECT, CALL, "folder or file to look at")                    \
+    K(TEXT, out, NULL, NULL, 0, 0, INIT | DATA, CALL, "folder to write")                           \
     K(CHOICE, part, "all", NULL, 0, 0, BENCH, CALL, "what is measured")                            \
     K(BOOL, decode, "false", NULL, 0, 0, TOKENIZE, CALL, "ids to text instead")                    \
     K(BOOL, jsonl, "false", NULL, 0, 0, TOKENIZE, CALL,                                            \
@@ -257,7 +260,6 @@
 
 #define CONF_KNOBS_INIT(S, K)                                                                      \
     S("Fresh model")                                                                               \
-    K(TEXT, out, NULL, NULL, 0, 0, INIT | DATA, CALL, "folder to write")                           \
     K(CHOICE, arch, "qwen3", NULL, 0, 0, INIT, CALL, "model family")                               \
     K(TEXT, tokenizer, "bytes", NULL, 0, 0, INIT, CALL,                                            \
       "bytes: one token for each byte; or a folder with tokenizer.json")                           \
@@ -312,4 +314,6 @@
       "Added, so that an evaluation may be greedy while training samples.")                        \
     N("`top_p`, `top_k`, `min_p`, `num_iterations`, `delta`, `importance_sampling_level`",         \
       "Not there yet, hence unknown: a name that is accepted is in force.")                        \
-    N("`prompt` as a list of messages", "`prompt_template` is text with `{prompt}` in it.")
+    N("`prompt` as a list of messages",                                                            \
+      "Taken when it is one user message of text, else the row is dropped and counted; the turns " \
+      "around it are `prompt_template`'s, which is text with `{prompt}` in it.")

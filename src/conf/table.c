@@ -3,6 +3,9 @@
  */
 #include "conf/conf_int.h"
 
+#include "base/mem.h"
+
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +27,7 @@ CONF_CHOICES(CHOICE_TEXTS)
 #define CHOICES_TEXT(name)   NULL
 #define CHOICES_INT(name)    NULL
 #define CHOICES_SIZE(name)   NULL
+#define CHOICES_SEED(name)   NULL
 #define CHOICES_REAL(name)   NULL
 #define CHOICES_BOOL(name)   NULL
 #define CHOICES_NAMES(name)  NULL
@@ -115,29 +119,75 @@ static void put_commands(unsigned commands, struct buf *out)
     }
 }
 
+/* Whether name is what a user may have meant, with fewer than *edits (which is then set to them): a
+   typing error or two, or an option's name with more words behind it. */
+static bool is_nearer(const char *user, const char *name, int *edits)
+{
+    size_t n = strlen(name);
+    int most = MAX(1, ((int)strlen(user) + 1) / 4);
+    int here = str_distance(user, name);
+    if (here > most && str_starts(user, name) && user[n] == '_')
+        here = most + 1; // "reward_funcs": any real near miss is nearer
+    else if (here > most)
+        return false;
+    if (here >= *edits)
+        return false;
+    *edits = here;
+    return true;
+}
+
+/* The only knob of the command whose name begins with the user's words, or NULL. */
+static const char *only_longer(enum conf_command command, const char *user)
+{
+    enum { SHORTEST = 4 }; // "lr" is no beginning of a name
+    const char *found = NULL;
+    for (const struct conf_knob *k = conf_knobs; k->name; k++) {
+        if (!conf_takes(command, k) || !str_starts(k->name, user) || strlen(user) < SHORTEST)
+            continue;
+        if (found)
+            return NULL;
+        found = k->name;
+    }
+    return found;
+}
+
+/* What a user may have meant by name, or NULL. */
+static const char *nearest_option(enum conf_command command, const char *name)
+{
+    const char *nearest = NULL;
+    int least = INT_MAX;
+    char *user = mem_strdup(name);
+    for (char *s = user; *s; s++)
+        *s = *s == '-' ? '_' : *s;
+    if (is_nearer(user, "help", &least))
+        nearest = "help";
+    for (const struct conf_knob *k = conf_knobs; k->name; k++)
+        if (conf_takes(command, k) && is_nearer(user, k->name, &least))
+            nearest = k->name;
+    if (!nearest)
+        nearest = only_longer(command, user);
+    mem_free(user);
+    return nearest;
+}
+
 static int refuse_name(enum conf_command command, const char *name, struct conf_place at,
                        struct err *e)
 {
-    const char *here = conf_command_rows[command].name;
-    const char *nearest = "help";
-    int least = str_distance(name, nearest);
     struct buf shown = {0}, others = {0};
+    const char *nearest = nearest_option(command, name);
     conf_show(name, &shown);
-    for (const struct conf_knob *k = conf_knobs; k->name; k++) {
-        if (conf_takes(command, k) && str_distance(name, k->name) < least) {
-            nearest = k->name;
-            least = str_distance(name, nearest);
-        } else if (k->commands && same_name(name, k->name)) {
+    for (const struct conf_knob *k = conf_knobs; k->name; k++)
+        if (k->commands && same_name(name, k->name))
             put_commands(k->commands, &others);
-        }
-    }
     int rc;
     if (others.len > 0)
-        rc = conf_refuse(at, e, "'%s' is an option of %s, not of loco %s", buf_str(&shown),
-                         buf_str(&others), here);
+        rc = conf_refuse(at, e, "'%s' is an option of %s, not of this command", buf_str(&shown),
+                         buf_str(&others));
+    else if (nearest)
+        rc = conf_refuse(at, e, "no option '%s'; did you mean '%s'?", buf_str(&shown), nearest);
     else
-        rc = conf_refuse(at, e, "loco %s has no option '%s'; the nearest is '%s'", here,
-                         buf_str(&shown), nearest);
+        rc = conf_refuse(at, e, "no option '%s'; loco %s --help lists all", buf_str(&shown),
+                         conf_command_rows[command].name);
     buf_release(&shown);
     buf_release(&others);
     return rc;
@@ -170,21 +220,25 @@ const char *conf_command_name(enum conf_command command)
 
 int conf_command_find(const char *name, enum conf_command *command, struct err *e)
 {
-    const char *nearest = conf_command_rows[0].name;
+    const char *nearest = NULL;
+    int least = INT_MAX;
     for (int i = 0; i < CONF_COMMANDS_N; i++) {
         const char *known = conf_command_rows[i].name;
         if (strcmp(name, known) == 0) {
             *command = (enum conf_command)i;
             return 0;
         }
-        if (str_distance(name, known) < str_distance(name, nearest))
+        if (is_nearer(name, known, &least))
             nearest = known;
     }
-    struct buf shown = {0};
-    conf_show(name, &shown);
-    int rc = err_set(e, ERR_USAGE,
-                     "loco has no command '%s'; the nearest is '%s', all are in loco --help",
-                     buf_str(&shown), nearest);
-    buf_release(&shown);
+    struct buf text = {0};
+    buf_puts(&text, "no command '");
+    conf_show(name, &text);
+    if (nearest)
+        buf_printf(&text, "'; did you mean '%s'? loco --help lists all", nearest);
+    else
+        buf_puts(&text, "'; loco --help lists all");
+    int rc = err_set(e, ERR_USAGE, "%s", buf_str(&text));
+    buf_release(&text);
     return rc;
 }

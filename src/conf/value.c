@@ -5,8 +5,10 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Spellings of YAML, JSON and Python that are never a text by accident. */
@@ -85,6 +87,9 @@ void conf_expected(const struct conf_knob *k, struct buf *out)
     case INT:
         put_limits(k, "an integer", out);
         break;
+    case SEED:
+        buf_printf(out, "an integer from 0 to %" PRIu64, UINT64_MAX);
+        break;
     case REAL:
         put_limits(k, "a number", out);
         break;
@@ -95,7 +100,7 @@ void conf_expected(const struct conf_knob *k, struct buf *out)
         buf_puts(out, "true or false");
         break;
     case NAMES:
-        buf_puts(out, "names separated by commas, each once");
+        buf_puts(out, "names separated by commas");
         break;
     case REALS:
         buf_puts(out, "numbers separated by commas");
@@ -116,8 +121,10 @@ static int refuse_value(const struct conf_knob *k, const char *text, bool quoted
     struct buf expected = {0}, got = {0};
     conf_expected(k, &expected);
     conf_show(text, &got);
-    int rc = conf_refuse(at, e, "%s: expected %s, got %s'%s'", k->name, buf_str(&expected),
-                         quoted ? "the text " : "", buf_str(&got));
+    const char *mark = text[0] ? "'" : "";
+    int rc = conf_refuse(at, e, "%s: expected %s, got %s%s%s%s", k->name, buf_str(&expected),
+                         quoted && text[0] ? "the text " : "", mark,
+                         text[0] ? buf_str(&got) : "nothing", mark);
     buf_release(&expected);
     buf_release(&got);
     return rc;
@@ -158,6 +165,19 @@ static bool set_int(const struct conf_knob *k, const char *text, int64_t *field)
     int64_t value;
     bool ok = k->kind == SIZE ? parse_size(text, &value) : str_to_int(text, &value);
     if (!ok || (double)value < k->lo || (double)value > k->hi)
+        return false;
+    *field = value;
+    return true;
+}
+
+static bool set_seed(const char *text, uint64_t *field)
+{
+    size_t n = strspn(text, "0123456789");
+    if (n == 0 || text[n])
+        return false;
+    errno = 0;
+    unsigned long long value = strtoull(text, NULL, 10);
+    if (errno != 0)
         return false;
     *field = value;
     return true;
@@ -242,6 +262,9 @@ int conf_set(struct conf *c, const struct conf_knob *k, const char *text, bool q
     case SIZE:
         ok = ok && set_int(k, text, field);
         break;
+    case SEED:
+        ok = ok && set_seed(text, field);
+        break;
     case REAL:
         ok = ok && set_real(k, text, field);
         break;
@@ -258,27 +281,27 @@ int conf_set(struct conf *c, const struct conf_knob *k, const char *text, bool q
     return ok ? 0 : refuse_value(k, text, quoted, at, e);
 }
 
-/* A name of a list: something, no bare word, not there before. */
-static bool is_new_name(char *const *text, int i)
+static bool is_named(const struct conf_names *names, const char *text)
 {
-    bool value;
-    if (!text[i][0] || is_none(text[i]) || conf_is_bool(text[i], &value))
-        return false;
-    for (int j = 0; j < i; j++) {
-        if (strcmp(text[i], text[j]) == 0)
-            return false;
-    }
-    return true;
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(text, names->item[i]) == 0)
+            return true;
+    return false;
 }
 
+/* A name of a list is something, no bare word, and not there before. */
 static int set_names(struct conf_names *names, const struct conf_knob *k, char *const *text, int n,
                      struct conf_place at, struct err *e)
 {
     names->item = mem_calloc((size_t)n, sizeof *names->item);
     for (; names->n < n; names->n++) {
-        if (!is_new_name(text, names->n))
-            return refuse_value(k, text[names->n], false, at, e);
-        names->item[names->n] = mem_strdup(text[names->n]);
+        const char *name = text[names->n];
+        bool value;
+        if (!name[0] || is_none(name) || conf_is_bool(name, &value))
+            return refuse_value(k, name, false, at, e);
+        if (is_named(names, name))
+            return conf_refuse(at, e, "%s: '%.60s' is named twice; name it once", k->name, name);
+        names->item[names->n] = mem_strdup(name);
     }
     return 0;
 }
@@ -385,6 +408,9 @@ void conf_put(const struct conf *c, const struct conf_knob *k, struct buf *out)
         break;
     case SIZE:
         put_size(*(const int64_t *)field, out);
+        break;
+    case SEED:
+        buf_printf(out, "%" PRIu64, *(const uint64_t *)field);
         break;
     case REAL:
         buf_double(out, *(const double *)field);

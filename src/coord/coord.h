@@ -32,6 +32,7 @@ enum { COORD_DEVICES_MAX = 64, COORD_SAMPLES_MAX = 1024 };
 /* What a command needs of its devices. */
 struct coord_needs {
     bool training;                  // gradients, masters, moments
+    bool scoring;                   // log-probabilities of given tokens, as training too asks for
     bool reference;                 // the reference weight set
     int slots;                      // samples decoded at once; 0: nothing is sampled
     int prompt_max, completion_max; // tokens

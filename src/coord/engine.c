@@ -29,7 +29,7 @@ static struct device_conf plan_device(const struct coord *c, int i, int slots)
     const struct coord_needs *n = &c->needs;
     struct device_conf d = {.model = c->model,
                             .kern = c->kern,
-                            .master_key = rng_key((uint64_t)c->conf->seed, RNG_MASTER),
+                            .master_key = rng_key(c->conf->seed, RNG_MASTER),
                             .trainable = n->training,
                             .reference = n->reference,
                             .threads = device_threads(c->conf, i, c->n_devices),
@@ -161,6 +161,30 @@ fail:
     return rc;
 }
 
+/* A micro-batch has never more rows than a leaf; who only samples has none, but reads prompts by as
+   many rows. */
+static struct train_limits plan_limits(const struct coord_needs *n)
+{
+    enum { PREFILL_ROWS = 512 };
+    if (!n->scoring)
+        return (struct train_limits){.rows = MIN(n->prompt_max, PREFILL_ROWS)};
+    int64_t rows = n->rows;
+    if (n->training)
+        rows = MIN(rows, leaf_rows(n));
+    return train_limits((int)rows, n->prompt_max, n->completion_max);
+}
+
+/* Against a plan that is too large: knobs that the command has. */
+static const char *remedy(const struct coord_needs *n)
+{
+    if (!n->scoring)
+        return "lower decode_slots, max_completion_length or devices";
+    if (!n->training)
+        return "lower microbatch_tokens";
+    return n->slots > 0 ? "lower microbatch_tokens, decode_slots, max_completion_length or devices"
+                        : "lower microbatch_tokens, max_completion_length or devices";
+}
+
 int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
 {
     int rc = 0;
@@ -176,14 +200,10 @@ int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e)
                      c->n_devices, needs->leaves);
         goto fail;
     }
-    int64_t rows = needs->rows; // of a micro-batch: never more than a leaf has
-    if (needs->training)
-        rows = MIN(rows, leaf_rows(needs));
-    c->limits = train_limits((int)rows, needs->prompt_max, needs->completion_max);
+    c->limits = plan_limits(needs);
     c->slots = needs->slots > 0 ? choose_slots(c, budget) : 0;
     fill_ledger(c, c->slots);
-    TRY(ledger_check(&c->ledger, budget,
-                     "lower microbatch_tokens, decode_slots, max_completion_length or devices", e));
+    TRY(ledger_check(&c->ledger, budget, remedy(needs), e));
     return 0;
 fail:
     coord_close(c);
@@ -228,6 +248,7 @@ struct coord_needs coord_needs_of(const struct conf *conf)
     enum { SLOTS = 64, SLOTS_MAX = 65536 }; // where decode_slots is auto
     bool train = conf->command == CONF_TRAIN, sft = conf->command == CONF_SFT;
     struct coord_needs n = {.training = train || sft,
+                            .scoring = train || sft || conf->command == CONF_LOGPROBS,
                             .reference = train && conf->beta > 0,
                             .prompt_max = MAX(1, (int)conf->max_prompt_length),
                             .completion_max = MAX(1, (int)conf->max_completion_length),

@@ -106,9 +106,8 @@ static int draw_rows(struct tally *t, struct group *group, uint64_t lo, uint64_t
 {
     int rc = 0, n = (int)(hi - lo);
     struct reward *rewards = reward_new(&t->rewards);
-    struct sampling how = {.temperature = temperature,
-                           .rewards = rewards,
-                           .key = rng_key((uint64_t)t->c->conf->seed, RNG_EVAL)};
+    struct sampling how = {
+        .temperature = temperature, .rewards = rewards, .key = rng_key(t->c->conf->seed, RNG_EVAL)};
     for (int i = 0; i < n; i++) {
         struct group *g = &group[i];
         TRY(data_read(t->data, lo + (uint64_t)i, &g->row, e));

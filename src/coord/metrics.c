@@ -209,6 +209,6 @@ void coord_header(const struct run *r, struct buf *out)
                c->n_devices == 1 ? "" : "s");
     if (c->slots > 0)
         buf_printf(out, "%d decode slots each, ", c->slots);
-    buf_printf(out, "micro-batches of %d rows\n", c->limits.rows);
+    buf_printf(out, "micro-batches of up to %d tokens\n", c->limits.rows);
     put_ledger(&c->ledger, out);
 }

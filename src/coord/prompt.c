@@ -72,7 +72,7 @@ int coord_rewards(const struct conf *conf, struct reward_conf *rewards, double w
 {
     const struct conf_names *names = &conf->reward;
     *rewards = (struct reward_conf){
-        .n = names->n, .last_number = conf->math_last_number, .seed = (uint64_t)conf->seed};
+        .n = names->n, .last_number = conf->math_last_number, .seed = conf->seed};
     if (names->n > REWARD_MAX)
         return err_set(e, ERR_USAGE, "reward: expected at most %d names, got %d", REWARD_MAX,
                        names->n);

@@ -45,7 +45,7 @@ static int plan_data(struct run *r, struct err *e)
                                    .answer_field = sft ? c->completion_field : c->answer_field,
                                    .gold_rule = c->gold_rule,
                                    .shuffle = c->shuffle_dataset,
-                                   .seed = (uint64_t)c->seed,
+                                   .seed = c->seed,
                                    .reject = sft ? coord_sft_reject : coord_reject,
                                    .ctx = &r->coord};
     int rc = data_open(&r->data, c->data, &options, e);
@@ -59,6 +59,20 @@ static int plan_data(struct run *r, struct err *e)
                                (uint64_t)r->steps, (double)c->warmup_steps, c->warmup_ratio, e);
 }
 
+/* A run's files never lie among a model's. */
+static int check_output(const struct conf *conf, struct err *e)
+{
+    int rc = 0;
+    char *path = file_join(conf->output_dir, "config.json");
+    if (file_exists(path))
+        rc = err_set(e, ERR_USAGE,
+                     "output_dir: %s is a model folder, since it holds config.json; give a folder "
+                     "of the run's own",
+                     conf->output_dir);
+    mem_free(path);
+    return rc;
+}
+
 int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e)
 {
     int rc = 0;
@@ -66,6 +80,7 @@ int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *si
     struct coord_needs needs = coord_needs_of(conf);
     *r = (struct run){
         .conf = conf, .sink = sink, .temperature = 1, .best_metric = NAN, .best_step = -1};
+    TRY(check_output(conf, e));
     if (conf->command == CONF_TRAIN) {
         ASSERT(conf->num_generations <= COORD_SAMPLES_MAX); // the knob's own range
         TRY(coord_rewards(conf, &r->reward_conf, weight, e));

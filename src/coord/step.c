@@ -26,7 +26,7 @@ static int read_prompts(struct run *r, struct err *e)
 static int draw_samples(struct run *r, struct err *e)
 {
     struct sampling how = {.temperature = r->temperature,
-                           .key = rng_key((uint64_t)r->conf->seed, RNG_ROLLOUT),
+                           .key = rng_key(r->conf->seed, RNG_ROLLOUT),
                            .rewards = r->rewards,
                            .telem = r->telem};
     for (int d = 0; d < r->coord.n_devices; d++)

@@ -198,7 +198,13 @@ int data_open(struct data **set, const char *path, const struct data_options *op
 {
     struct data *d = mem_alloc(sizeof *d);
     data_init(d, path, options);
-    int rc = file_map(&d->map, path, e);
+    int rc = 0;
+    if (strcmp(path, "-") == 0 && !file_exists(path))
+        rc = err_set(e, ERR_IO,
+                     "-: standard input cannot be read more than once, which is needed here; save "
+                     "the rows to a file and give its name");
+    if (rc == 0)
+        rc = file_map(&d->map, path, e);
     if (rc == 0) {
         rc = data_index(d, (const char *)d->map.data, d->map.size, options, e);
         err_in(e, rc, "%s", path);

@@ -108,6 +108,14 @@ uint64_t data_checksum(const struct data *set);
 int data_read(const struct data *set, uint64_t slot, struct data_row *row, struct err *e);
 void data_row_release(struct data_row *row);
 
+/* Parses one line, without its end, as every reader of rows does. Returns 0 with *object owned by
+   the caller (json_decref), or with it NULL and *reason a literal: why such a row is dropped
+   whatever its fields mean ("a field given twice"). ERR_FORMAT when the line is not UTF-8 or not a
+   JSON object, with the byte. */
+struct json_t; // jansson's
+int data_object(const char *text, size_t n, struct json_t **object, const char **reason,
+                struct err *e);
+
 /* The part of text that is the gold answer by the rule, trimmed; *n is its length. NULL when the
    rule finds nothing. */
 const char *data_gold(const char *text, size_t size, enum conf_gold_rule rule, size_t *n);

@@ -19,11 +19,18 @@ static int refuse_json(const char *text, int byte, struct err *e)
     return rc;
 }
 
-/* Parses the line into an object; NULL with 0 when the row is to be dropped. */
-static int parse_object(const char *text, size_t n, json_t **object, const char **reason,
-                        struct err *e)
+int data_object(const char *text, size_t n, json_t **object, const char **reason, struct err *e)
 {
     json_error_t error;
+    *object = NULL;
+    *reason = NULL;
+    if (n > DATA_ROW_BYTES) {
+        *reason = "longer than 16 MiB";
+        return 0;
+    }
+    size_t valid = utf8_valid(text, n);
+    if (valid < n)
+        return err_set(e, ERR_FORMAT, "byte %zu: not UTF-8: save the file as UTF-8", valid + 1);
     *object = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &error);
     if (*object && !json_is_object(*object)) {
         json_decref(*object);
@@ -140,15 +147,7 @@ int data_row_parse(struct data_row *row, const char *text, size_t n,
 {
     struct data_seen unseen = {0};
     json_t *object = NULL;
-    *reason = NULL;
-    if (n > DATA_ROW_BYTES) {
-        *reason = "longer than 16 MiB";
-        return 0;
-    }
-    size_t valid = utf8_valid(text, n);
-    if (valid < n)
-        return err_set(e, ERR_FORMAT, "byte %zu: not UTF-8: save the file as UTF-8", valid + 1);
-    int rc = parse_object(text, n, &object, reason, e);
+    int rc = data_object(text, n, &object, reason, e);
     if (rc < 0 || *reason)
         return rc;
     if (seen)

@@ -58,7 +58,7 @@ static void carve_batch(struct cpu *d, struct carve *c)
 /* Blocks that a micro-batch can need: every segment may start and end inside a block. */
 static int train_blocks(const struct device_conf *conf)
 {
-    return conf->rows / KV_BLOCK + 2 * conf->segments;
+    return conf->segments > 0 ? conf->rows / KV_BLOCK + 2 * conf->segments : 0;
 }
 
 static void carve_training(struct cpu *d, struct carve *c, size_t part[PARTS])

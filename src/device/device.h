@@ -36,7 +36,7 @@ struct device_conf {
     int positions;       // longest prompt + completion
     int kv_blocks;       // blocks of the rollout cache
     int rows;            // rows of a micro-batch or of one prefill call
-    int segments;        // samples and prompts of a micro-batch
+    int segments;        // samples and prompts of a micro-batch; 0: there are none, no scoring
     int leaf_tokens;     // input tokens of the largest leaf: one embedding gradient row each
     int gradients;       // gradient buffers
 };

@@ -6,6 +6,7 @@
 
 #include "model/model_int.h"
 #include "base/file.h"
+#include "base/str.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -20,11 +21,14 @@ static int load_json(const char *path, json_t **root, struct err *e)
 {
     char *text = NULL;
     size_t size = 0;
+    struct buf tame = {0};
     json_error_t problem;
     int rc = file_read(path, CONFIG_BYTES_MAX, &text, &size, e);
     if (rc < 0)
         return rc;
-    *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
+    buf_json_tame(&tame, text, size);
+    *root = json_loadb(buf_str(&tame), tame.len, JSON_REJECT_DUPLICATES, &problem);
+    buf_release(&tame);
     mem_free(text);
     if (!*root)
         return err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", path, problem.line,
@@ -125,10 +129,13 @@ static int refuse_extras(const json_t *root, struct err *e)
         if (!v || json_is_null(v) || json_is_false(v) ||
             (json_is_number(v) && json_number_value(v) == NEUTRAL[i].value))
             continue;
+        struct buf shown = {0};
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+        buf_json_untame(&shown, text, strlen(text));
         int rc = err_set(e, ERR_UNSUPPORTED,
                          "%s = %.60s is not supported; LoCo would compute something else",
-                         NEUTRAL[i].key, text ? text : "?");
+                         NEUTRAL[i].key, buf_str(&shown));
+        buf_release(&shown);
         mem_free(text);
         return rc;
     }

@@ -198,22 +198,28 @@ static int write_config(const char *like, const char *dir, struct err *e)
     enum { BYTES_MAX = 16 << 20, DIGITS = 15 };
     int rc = 0;
     char *text = NULL;
+    struct buf tame = {0}, out = {0};
     size_t size;
     char *from = file_join(like, "config.json"), *to = file_join(dir, "config.json");
     json_t *root = NULL;
     json_error_t problem;
 
     TRY(file_read(from, BYTES_MAX, &text, &size, e));
-    root = json_loadb(text, size, 0, &problem);
+    buf_json_tame(&tame, text, size);
+    root = json_loadb(buf_str(&tame), tame.len, 0, &problem);
     if (!root)
         TRY(err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", from, problem.line, problem.text));
     if (set_dtype(root)) {
         mem_free(text);
         text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(DIGITS));
-        size = strlen(text);
+        buf_json_untame(&out, text, strlen(text));
+    } else {
+        buf_put(&out, text, size);
     }
-    TRY(file_write_atomic(to, text, size, e));
+    TRY(file_write_atomic(to, buf_str(&out), out.len, e));
 fail:
+    buf_release(&tame);
+    buf_release(&out);
     json_decref(root);
     mem_free(text);
     mem_free(from);

@@ -28,10 +28,9 @@ static bool starts_folded(struct span t, size_t at, const char *word)
 /* The last place of word in t, or t.n. */
 static size_t find_last(struct span t, const char *word)
 {
-    const char *at;
-    for (size_t n = t.n; n > 0 && (at = memrchr(t.s, word[0], n)) != NULL; n = (size_t)(at - t.s))
-        if (span_starts(t, (size_t)(at - t.s), word))
-            return (size_t)(at - t.s);
+    for (size_t at = t.n; at-- > 0;)
+        if (t.s[at] == word[0] && span_starts(t, at, word))
+            return at;
     return t.n;
 }
 

@@ -58,10 +58,13 @@ static bool file_has_key(const char *path, const char *key)
     struct err ignored = {0};
     if (!file_exists(path) || file_read(path, CONFIG_MAX, &data, &size, &ignored) < 0)
         return false;
-    json_t *root = json_loadb(data, size, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    struct buf tame = {0};
+    buf_json_tame(&tame, data, size);
+    json_t *root = json_loadb(buf_str(&tame), tame.len, JSON_ALLOW_NUL, NULL);
     const json_t *value = json_object_get(root, key);
     bool has = value && !json_is_null(value);
     json_decref(root);
+    buf_release(&tame);
     mem_free(data);
     return has;
 }

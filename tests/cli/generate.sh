@@ -70,7 +70,7 @@ says "are counted" "warning: $scratch/rows: 5 rows, 2 usable; dropped: "
 verdict $? "and the others keep their numbers"
 
 refuses "no prompt" 2 \
-    "loco generate: error: loco generate needs --prompt or --prompts: one of them" \
+    "loco generate: error: give one of --prompt and --prompts" \
     "$loco" generate --model "$model"
 refuses "a sample past the model's context" 2 \
     "loco generate: error: prompt: 5 tokens and max_completion_length 252 are more than the \
@@ -80,7 +80,9 @@ model's max_position_embeddings 256; lower max_completion_length" \
     >"$scratch/out" 2>"$scratch/err"
 [ $? -eq 6 ]
 verdict $? "a budget that is too small"
-says "names the knob" "; lower microbatch_tokens, decode_slots, max_completion_length or devices"
+says "names the knobs that there are" "; lower decode_slots, max_completion_length or devices"
+works "nothing is planned for training" "$loco" generate --model "$model" --prompt x $short \
+    --memory_budget 2MiB
 refuses "a kernel level that is none" 2 \
     "loco generate: error: LOCO_KERN=frob: no such kernel level; this CPU runs: $("$loco" check |
         awk '$2 == "gemm" { printf "%s%s", comma, $1; comma = ", " }') (unset it to take the \

@@ -68,6 +68,35 @@ verdict $? "as one that is there"
 mkdir empty
 works "an empty folder is fine" "$loco" init --out empty $small
 
+# at_once WHAT TEXT COMMAND... --out: of several calls at once into one folder one wins, and what
+# the others say holds TEXT. Left are the winner's files, "race".
+at_once() {
+    what=$1 text=$2 won=0 lost=0 calls=
+    shift 2
+    rm -rf race
+    for i in 1 2 3 4; do
+        "$@" race >race.$i 2>&1 &
+        calls="$calls $!"
+    done
+    for i in $calls; do
+        wait $i && won=$((won + 1)) || lost=$((lost + 1))
+    done
+    [ $won -eq 1 ] && [ "$(cat race.[1-4] | grep -cE "error: $text")" -eq 3 ] &&
+        [ "$(cat race.[1-4] | wc -l)" -eq 4 ]
+    verdict $? "$what"
+}
+for round in 1 2 3; do
+    at_once "of four calls at once one makes the folder, round $round" \
+        "out: race(.tmp is in the way| exists and is not empty)" "$loco" init $small --out
+    diff -r race empty >/dev/null && [ ! -e race.tmp ]
+    verdict $? "whole"
+    at_once "of four calls at once one makes the files, round $round" \
+        "(race: another process is writing into|out: race/.* exists already)" \
+        "$loco" data add-noisy --out
+    [ "$(cat race/*.jsonl | wc -l)" -eq 14096 ] && [ "$(ls -A race | wc -l)" -eq 3 ]
+    verdict $? "whole, too"
+done
+
 works "a task" "$loco" data sums --out d
 says "it says how much" "d: train.jsonl 65 rows, test.jsonl 16 rows, sft.jsonl 65 rows"
 [ "$(sort d/train.jsonl d/test.jsonl | uniq -d | wc -l)" -eq 0 ]

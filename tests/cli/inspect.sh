@@ -37,6 +37,26 @@ columns
   x       1     list             null         null' ]
 verdict $? "what is in them"
 
+{
+    printf '{"a": 1}\n{"a": 1, "a": 2}\n{"a": 123456789012345678901}\n{"a": "'
+    head -c 16777216 /dev/zero | tr '\0' a
+    printf '"}\n{"a": 2, "a": 2}\n{"a\\u0000": 1}\n'
+} >rows.jsonl
+works "rows that training would drop" "$loco" inspect rows.jsonl
+[ "$(cat out)" = 'path  rows.jsonl
+kind  JSONL
+rows  6
+dropped in training
+  reason                   rows  first line
+  a field given twice      2     2
+  a number beyond 64 bits  1     3
+  longer than 16 MiB       1     4
+  NUL in a field'"'"'s name    1     6
+columns
+  name  rows  type     mean length  longest
+  a     1     integer  null         null' ]
+verdict $? "are counted by reason"
+
 refuses "nothing there" 3 "loco inspect: error: nowhere: cannot open: No such file or directory" \
     "$loco" inspect nowhere
 mkdir folder && : >folder/a && : >folder/b

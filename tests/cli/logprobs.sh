@@ -28,6 +28,8 @@ same "rows that come one by one" \
     sh -c "while read -r row; do echo \"\$row\"; sleep 0.01; done <$scratch/rows | $loco logprobs \
 --model $model"
 same "small micro-batches" "$loco" logprobs --model "$model" "$scratch/rows" --microbatch_tokens 90
+same "rows longer than a micro-batch" \
+    "$loco" logprobs --model "$model" "$scratch/rows" --microbatch_tokens 4
 same "one thread" "$loco" logprobs --model "$model" "$scratch/rows" --threads 1
 same "three threads" "$loco" logprobs --model "$model" "$scratch/rows" --threads 3
 same "the portable level" env LOCO_KERN=portable "$loco" logprobs --model "$model" "$scratch/rows"
@@ -80,23 +82,24 @@ asks() {
     refuses "$what" $want "$text" sh -c "$loco logprobs --model $model $* <$scratch/in"
 }
 asks "an id past the vocabulary" '{"ids": [1]}\n{"ids": [1, 259]}\n' 7 \
-    "loco logprobs: error: standard input:2: ids[1]: expected an id from 0 to 258 (vocab_size), \
-got 259"
+    "loco logprobs: error: standard input:2: ids[1]: expected an integer from 0 to 258 \
+(vocab_size), got 259"
 asks "an id below 0" '{"ids": [-1]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), \
-got -1"
+    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
+(vocab_size), got -1"
 asks "a number that is no id" '{"ids": [1.5]}' 7 \
-    "loco logprobs: error: standard input:1: ids[0]: expected an id from 0 to 258 (vocab_size), \
-got 1.5"
+    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
+(vocab_size), got 1.5"
+asks "a whole number with a fraction" '{"ids": [1.0]}' 7 \
+    "loco logprobs: error: standard input:1: ids[0]: expected an integer from 0 to 258 \
+(vocab_size), got 1.0"
 asks "a row without ids and text" '{"id": [1]}' 7 \
     "loco logprobs: error: standard input:1: expected \"ids\", a list of token ids, or \"text\", \
 a string"
 asks "a line that is no object" '\n[1]' 4 \
-    "loco logprobs: error: standard input:2: not a JSON object: one object {...} a line"
-asks "a row longer than the micro-batch" '{"ids": [1, 2, 3, 4, 5]}' 7 \
-    "loco logprobs: error: standard input:1: 5 tokens are more than microbatch_tokens 4; raise it \
-or cut the row" \
-    --microbatch_tokens 4
+    "loco logprobs: error: standard input:2: byte 1: not a JSON object: one object {...} a line"
+echo '{"ids": [1]}' | "$loco" logprobs --model "$model" --memory_budget 1MiB 2>"$scratch/err"
+says "a budget that is too small names the knob" "; lower microbatch_tokens"
 asks "a row longer than the model's context" "$(awk 'BEGIN { printf "{\"text\": \""
     for (i = 0; i < 257; i++) printf "a"; print "\"}" }')" 7 \
     "loco logprobs: error: standard input:1: 257 tokens are more than the model's \

@@ -73,7 +73,8 @@ asks "an unknown reward" '' 2 \
     "loco score: error: reward: 'exat' is not known; expected exact, format, math or \
 random" --reward exat
 asks "a weight too few" '' 2 \
-    "loco score: error: reward_weights: expected one for each reward, 2, got 1" \
+    "loco score: error: reward_weights: got 1 for 2 rewards; give one for each, in their order, \
+or none for 1 each" \
     --reward exact,math --reward_weights 1
 
 "$loco" init --out "$model" --hidden_size 32 --num_hidden_layers 1 >/dev/null

@@ -35,7 +35,10 @@ gives "rows of text" '{"text": "hi"}\n\n{"text": "", "x": 1}\n' '{"ids": [104, 1
 gives "rows of ids" '{"ids": [104, 105, 195, 164]}\n{"ids": []}' '{"text": "hiä"}
 {"text": ""}' --jsonl --decode
 gives "a NUL in a text" '{"text": "a\\u0000b"}' '{"ids": [97, 0, 98]}' --jsonl
-gives "bytes that are no UTF-8" '\377' '239 191 189'
+gives "bytes that are no UTF-8" 'a\377' '97 239 191 189'
+says "are not passed over in silence" \
+    "warning: standard input: byte 2: not UTF-8; this was read as U+FFFD, as others may be"
+gives "bytes of a token may be no UTF-8" '255' "$(printf '\377')" --decode
 
 head -c 3000 "$scratch/m/model.safetensors" | iconv -f latin1 -t utf-8 >"$scratch/text"
 "$loco" tokenize --model "$scratch/m" "$scratch/text" |
@@ -47,20 +50,32 @@ printf '104 300' | "$loco" tokenize --model "$scratch/m" --decode >"$scratch/out
 says "an id without a token is not passed over in silence" \
     "warning: standard input: id 300 has no token and was left out, as others may be"
 
+mkfifo "$scratch/pipe"
+{ printf '{"text": "hi"}\n' >"$scratch/pipe"; } &
+background=$!
+works "a named pipe" timeout 10 "$loco" tokenize --model "$scratch/m" --jsonl "$scratch/pipe"
+background=
+says "is read once, whole" '{"ids": [104, 105]}'
+
 asks "what is no id" '1 2 x3' 7 \
     "loco tokenize: error: standard input: 'x3' is no token id; expected numbers from 0 on, such \
 as '12 7'" --decode
 asks "a negative id" '{"ids": [1]}\n{"ids": [4, -1]}' 7 \
-    "loco tokenize: error: standard input:2: ids[1]: expected an id from 0 to 2147483646 (an id \
-is never negative), got -1" --jsonl --decode
+    "loco tokenize: error: standard input:2: ids[1]: expected an integer from 0 to 2147483646 (an \
+id is never negative), got -1" --jsonl --decode
 asks "a row without text" '{"text": "a"}\n{"texts": "a"}' 7 \
     "loco tokenize: error: standard input:2: text: expected a string" --jsonl
 asks "a line that is not JSON" '{"text": "a"}\n{"text": a}' 4 \
     "loco tokenize: error: standard input:2: byte 10: not JSON (invalid token near 'a'): mend or \
 remove the line" --jsonl
 asks "a line that is not UTF-8" '{"text": "\377"}' 4 \
-    "loco tokenize: error: standard input:1: byte 10: not JSON (unable to decode byte 0xff near \
-'\"'): mend or remove the line" --jsonl
+    "loco tokenize: error: standard input:1: byte 11: not UTF-8: save the file as UTF-8" --jsonl
+asks "a row that training would drop" '{"text": "a"}\n{"text": "a", "text": "b"}' 7 \
+    "loco tokenize: error: standard input:2: a field given twice: mend or remove the line" --jsonl
+{ printf '{"text": "' && tr '\0' a </dev/zero; } 2>/dev/null |
+    timeout 20 "$loco" tokenize --model "$scratch/m" --jsonl 2>"$scratch/err"
+says "a line without an end is not read for ever" \
+    "standard input:1: longer than 16 MiB: mend or remove the line"
 asks "no line at all" '' 7 \
     "loco tokenize: error: standard input: no row; expected one JSON object {...} a line" --jsonl
 refuses "a file that is not there" 3 \

@@ -22,10 +22,10 @@ refused() {
 
 # ---- options ----
 refused "an unknown option" 2 \
-    "command line: loco train has no option 'learning_rat'; the nearest is 'learning_rate'" \
+    "command line: no option 'learning_rat'; did you mean 'learning_rate'?" \
     learning_rat=1
 refused "an option that is not there yet" 2 \
-    "command line: loco train has no option 'top_p'; the nearest is 'help'" --top_p 0.9
+    "command line: no option 'top_p'; loco train --help lists all" --top_p 0.9
 refused "a temperature that floats cannot hold" 2 \
     "temperature: expected 0, which takes the most likely token, or at least 1e-06, got 1e-38" \
     --temperature 1e-38
@@ -41,7 +41,8 @@ same" --temperature 0
 refused "an unknown reward" 2 \
     "reward: 'maths' is not known; expected exact, format, math or random" --reward maths
 refused "weights that do not fit" 2 \
-    "reward_weights: expected one for each reward, 2, got 1" --reward_weights 1
+    "reward_weights: got 1 for 2 rewards; give one for each, in their order, or none for 1 each" \
+    --reward_weights 1
 refused "more devices than leaves" 2 \
     "devices 5 is more than reduction_leaves 4; lower devices or raise reduction_leaves and \
 prompts_per_step" --devices 5
@@ -77,6 +78,17 @@ refused "an empty file" 7 \
 printf '{"prompt": "12345678901234567", "answer": "1"}\n{"prompt": "a", "answer": ""}\n' >rows.jsonl
 refused "no usable row" 7 "rows.jsonl: no usable row among 2: 1 longer than max_prompt_length \
 (first on line 1), 1 empty answer (first on line 2): mend the rows or the options" --data rows.jsonl
+mkfifo pipe
+for special in pipe /dev/null; do
+    refused "rows in $special" 3 "$special: is not a regular file, which is needed here since it \
+is read more than once; copy it to a file first" --data $special
+done
+refused "a folder of rows" 3 "m: is a folder, expected a file" --data m
+refused "rows from standard input" 3 "-: standard input cannot be read more than once, which is \
+needed here; save the rows to a file and give its name" --data -
+refuses "a model's folder for the run" 2 \
+    "loco train: error: output_dir: m/. is a model folder, since it holds config.json; give a \
+folder of the run's own" $train --output_dir m/.
 refused "no file" 3 "nowhere.jsonl: cannot open: No such file or directory" --data nowhere.jsonl
 {
     printf '{"prompt": "'

@@ -211,7 +211,7 @@ holds "and do not grow" awk 'NR == 50 {at = $1} NR > 50 && $1 > at + 2 ^ 18 {exi
 
 works "a micro-batch larger than a leaf" $train --reward math --output_dir none/run --dry_run \
     --microbatch_tokens 1000000
-says "is made as large as a leaf" "micro-batches of 39 rows"
+says "is made as large as a leaf" "micro-batches of up to 39 tokens"
 
 # ---- how it is stopped ----
 waits_for() { # FILE: until it is there, at most a minute

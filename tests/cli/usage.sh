@@ -17,25 +17,32 @@ for command in train sft generate eval score logprobs tokenize init data inspect
     verdict $? "both are the same"
 done
 
+! "$loco" data --help | grep -q "Fresh model"
+verdict $? "loco data has nothing of a fresh model"
+refuses "an empty prompt" 2 \
+    "loco generate: error: command line: prompt: expected a text, or none, got nothing" \
+    "$loco" generate --model m --prompt ""
 refuses "an unknown command" 2 \
-    "loco: error: loco has no command 'trian'; the nearest is 'train', all are in loco --help" \
+    "loco: error: no command 'trian'; did you mean 'train'? loco --help lists all" \
     "$loco" trian
 refuses "help on an unknown command" 2 \
-    "loco: error: loco has no command 'evil'; the nearest is 'eval', all are in loco --help" \
+    "loco: error: no command 'evil'; did you mean 'eval'? loco --help lists all" \
     "$loco" help evil
 refuses "an unknown option" 2 \
-    "loco eval: error: command line: loco eval has no option 'moedl'; the nearest is 'model'" \
+    "loco eval: error: command line: no option 'moedl'; did you mean 'model'?" \
     "$loco" eval --moedl x
 refuses "an option of another command" 2 \
-    "loco eval: error: command line: 'beta' is an option of loco train, not of loco eval" \
+    "loco eval: error: command line: 'beta' is an option of loco train, not of this command" \
     "$loco" eval beta=1
 refuses "a required option left out" 2 \
-    "loco init: error: loco init needs --out: folder to write" "$loco" init
+    "loco init: error: --out is missing: folder to write" "$loco" init
 refuses "a value of the wrong kind" 2 \
-    "loco init: error: command line: seed: expected an integer of at least 0, got '1e3'" \
+    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, \
+got '1e3'" \
     "$loco" init --out "$scratch/m" --seed 1e3
 refuses "a terminal's control characters in a value" 2 \
-    "loco init: error: command line: seed: expected an integer of at least 0, got '\\x1b[2J'" \
+    "loco init: error: command line: seed: expected an integer from 0 to 18446744073709551615, \
+got '\\x1b[2J'" \
     "$loco" init --out "$scratch/m" --seed "$(printf '\033[2J')"
 refuses "a fault that is none" 2 \
     "loco check: error: LOCO_FAULT: fault 'x': expected POINT:N or enospc:POINT:N with N at least \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Folders that LoCo writes open in transformers, with the log-probabilities and token ids that loco
-# gives. usage: LOCO_ORACLE=PYTHON opens.sh PATH-OF-LOCO, from the repository root; PYTHON has
-# torch and transformers. Skipped where LOCO_ORACLE is not set. MODEL_DIR may name a real folder,
-# which is then compared too.
+# gives, and folders that transformers writes open here. usage: LOCO_ORACLE=PYTHON opens.sh
+# PATH-OF-LOCO, from the repository root; PYTHON has torch and transformers. Skipped where
+# LOCO_ORACLE is not set. MODEL_DIR may name a real folder, which is then compared too.
 loco=$1
 . tests/shell.sh
 if [ -z "$LOCO_ORACLE" ]; then
@@ -30,6 +30,8 @@ works "a fresh model of a checkpoint's tokenizer" "$loco" init --out "$scratch/a
     --tokenizer "$scratch/run/checkpoint-3" --arch llama
 works "transformers opens it and agrees" \
     "$LOCO_ORACLE" tests/slow/opens.py "$loco" "$scratch/again"
+works "random models of odd shapes have transformers' log-probabilities" \
+    "$LOCO_ORACLE" tests/slow/models.py "$loco" "$scratch" 24 1
 if [ -n "$MODEL_DIR" ]; then
     works "$MODEL_DIR agrees" "$LOCO_ORACLE" tests/slow/opens.py "$loco" "$MODEL_DIR"
 fi
