@@ -124,7 +124,7 @@ struct device_apply {
     size_t lo, hi;
     struct adamw adamw; // factor multiplies the gradient
     size_t changed;     // out: bf16 weights whose bits changed
-    // Sums of squares of each SUMSQ_BLOCK elements from lo on: ((hi - lo) / SUMSQ_BLOCK, rounded up)
+    // Sums of squares of SUMSQ_BLOCK elements from lo on: ((hi - lo) / SUMSQ_BLOCK, rounded up)
     double *master_sq; // out: of the new masters
     double *move_sq;   // out: of their change
 };

@@ -27,7 +27,8 @@
  *                            .c = y, .ldc = n_out, .mode = GEMM_STORE, .scratch = s});
  *
  * A packed B ("B operand", n columns, k deep) is a sequence of panels of k->panel columns, each
- * round_up(k, GEMM_STEP) deep; columns past n and depth past k hold zeros. Its inside is the level's own.
+ * round_up(k, GEMM_STEP) deep; columns past n and depth past k hold zeros. Its inside is the
+ * level's own.
  */
 #pragma once
 

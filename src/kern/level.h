@@ -6,9 +6,9 @@
  * is static: a level exports its table (kern_portable, kern_avx2) and nothing else.
  *
  * Operands. An "A operand" is m rows, depth deep; a "B operand" is n columns, depth deep, in panels
- * of LV_PANEL columns. depth is round_up(k, GEMM_STEP); what lies between k and depth is zero, in both.
- * The inside is the level's own: only lv_b_index says where an element of a panel lies. A packed B
- * ends in KERN_GUARD bytes that are read and ignored, and its panels follow each other at
+ * of LV_PANEL columns. depth is round_up(k, GEMM_STEP); what lies between k and depth is zero, in
+ * both. The inside is the level's own: only lv_b_index says where an element of a panel lies. A
+ * packed B ends in KERN_GUARD bytes that are read and ignored, and its panels follow each other at
  * lv_panel_bytes.
  *
  * The `_at` forms pack k values, from depth k0 on, into an operand that has `depth` in all, so that

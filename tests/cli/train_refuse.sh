@@ -231,7 +231,8 @@ anew" again copy
 mv apart copy/checkpoint-3
 rm copy/checkpoint-4/COMPLETE
 refuses "a checkpoint without COMPLETE" 8 \
-    "loco train: error: copy/checkpoint-4/COMPLETE: cannot open: No such file or directory$damaged" \
+    "loco train: error: copy/checkpoint-4/COMPLETE: cannot open: No such file or \
+directory$damaged" \
     $train --output_dir copy --resume_from_checkpoint copy/checkpoint-4
 works "is passed over" again copy
 says "which is said" \
@@ -272,11 +273,11 @@ rm copy/metrics.jsonl
 refuses "metrics that are not there" 8 "loco train: error: copy/metrics.jsonl: cannot open: No \
 such file or directory$anew" again copy
 changed metrics.jsonl '2s/"step": 2/"step": 3/'
-again_but "copy/metrics.jsonl: its first $bytes bytes have checksum X, the checkpoint says $crc$anew"
+first="copy/metrics.jsonl: its first $bytes bytes have checksum X, the checkpoint says $crc"
+again_but "$first$anew"
 verdict $? "a byte of the metrics changed"
 changed metrics.jsonl '4s/"step": 4/"step": 5/'
-again_but \
-    "copy/metrics.jsonl: its first $bytes bytes have checksum X, the checkpoint says $crc$before"
+again_but "$first$before"
 verdict $? "a byte changed after the checkpoint before"
 works "which goes on" $train --output_dir copy --resume_from_checkpoint copy/checkpoint-3
 same_run run copy
