@@ -270,6 +270,18 @@ static const struct refusal TEXTS[] = {
      "of a token may have 65536 numbers"},
 };
 
+/* By hand: of one row, 6 + 2 + 9 columns of 2 in the layer; of one key, a score and a value. */
+static void operations_are_counted(void **state)
+{
+    (void)state;
+    struct model_config c = {.L = 1, .D = 2, .H = 1, .G = 1, .E = 2, .F = 3, .V = 5};
+    assert_true(model_flops(&c, 1, 0, 0) == 2 * 2 * 17);
+    assert_true(model_flops(&c, 0, 1, 0) == 2 * 2 * 5);
+    assert_true(model_flops(&c, 0, 0, 1) == 2 * 2 * 2);
+    c.L = 3;
+    assert_true(model_flops(&c, 7, 4, 5) == 7 * 3 * 68 + 4 * 20 + 5 * 3 * 8);
+}
+
 static void files_that_are_no_configuration_are_refused(void **state)
 {
     (void)state;
@@ -291,6 +303,7 @@ int main(void)
         cmocka_unit_test(neutral_fields_are_accepted),
         cmocka_unit_test(odd_numbers_pass_where_they_do_not_matter),
         cmocka_unit_test(what_changes_the_arithmetic_is_refused_by_name),
+        cmocka_unit_test(operations_are_counted),
         cmocka_unit_test(files_that_are_no_configuration_are_refused),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);

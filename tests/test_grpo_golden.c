@@ -199,6 +199,12 @@ static void check_golden(struct golden *g)
         for (size_t t = 0; t < g->sample[i].n_tokens; t++)
             assert_close(g->name, "dlogp", dlogp[i][t] / d, g->sample[i].dlogp[t]);
     assert_close(g->name, "loss", metric_of(&g->conf, &stats, "loss"), g->loss);
+    if (g->conf.kl == GRPO_KL_NONE)
+        assert_true(metric_of(&g->conf, &stats, "policy_loss") ==
+                    metric_of(&g->conf, &stats, "loss"));
+    else if (g->conf.objective == GRPO_DAPO) // whose mean is that of the kl metric
+        assert_close(g->name, "policy_loss", metric_of(&g->conf, &stats, "policy_loss"),
+                     g->loss - g->conf.beta * metric_of(&g->conf, &stats, "kl"));
     for (int k = 0; k < g->n_metrics; k++)
         assert_close(g->name, g->metric[k].name, metric_of(&g->conf, &stats, g->metric[k].name),
                      g->metric[k].value);

@@ -203,13 +203,14 @@ struct everything {
     float *gradient, *entropy;
     int *best;
     struct engine_state state;
-    double norm[2];
+    double norm[2][3]; // of each update: gradient, parameters, their change
     size_t n;
 };
 
-static struct everything everything(const struct model_config *c, const char *level)
+static struct everything everything(const struct model_config *c, const char *level, int threads)
 {
-    struct device *d = engine_make(c, (struct engine_options){.level = level, .gradients = 2});
+    struct device *d =
+        engine_make(c, (struct engine_options){.level = level, .gradients = 2, .threads = threads});
     struct engine_groups prompts = some_prompts(6, d, PROMPTS.groups);
     struct everything x = {.n = d->n_elements};
     engine_fill(d, 14);
@@ -223,8 +224,10 @@ static struct everything everything(const struct model_config *c, const char *le
     x.best = mem_calloc(n, sizeof *x.best);
     engine_gradient(d, &x.rollout.groups, ENGINE_ROWS, 1, x.gradient, logprob);
     engine_score(d, DEVICE_POLICY, &x.rollout.groups, ENGINE_ROWS, 1, logprob, x.entropy, x.best);
-    for (int i = 0; i < 2; i++)
-        x.norm[i] = engine_step(&d, 1, &x.rollout.groups, 1, i + 1).grad_norm;
+    for (int i = 0; i < 2; i++) {
+        struct train_update u = engine_step(&d, 1, &x.rollout.groups, 1, i + 1);
+        memcpy(x.norm[i], (double[]){u.grad_norm, u.param_norm, u.update_norm}, sizeof x.norm[i]);
+    }
     x.state = engine_state(&d, 1);
     mem_free(logprob);
     engine_groups_free(&prompts);
@@ -245,12 +248,12 @@ static void level_invariance(void **state)
 {
     (void)state;
     for (int m = 0; m < engine_models(); m++) {
-        struct everything want = everything(&engine_model[m], "portable");
+        struct everything want = everything(&engine_model[m], "portable", 1);
         size_t n = (size_t)want.rollout.groups.n_tokens;
         for (const struct kern *const *k = kern_levels(); *k; k++) {
             if (!kern_usable(*k) || *k == &kern_portable)
                 continue;
-            struct everything got = everything(&engine_model[m], (*k)->name);
+            struct everything got = everything(&engine_model[m], (*k)->name, 2);
             engine_check_rollouts(&want.rollout, &got.rollout, (*k)->name);
             assert_true(same(want.gradient, got.gradient, want.n));
             assert_true(same(want.entropy, got.entropy, n));
@@ -309,6 +312,8 @@ static void device_invariance(void **state)
         engine_check_states(&want.state, &got.state, what);
         for (int s = 0; s < STEPS; s++) {
             assert_true(want.update[s].grad_norm == got.update[s].grad_norm);
+            assert_true(want.update[s].param_norm == got.update[s].param_norm);
+            assert_true(want.update[s].update_norm == got.update[s].update_norm);
             assert_int_equal(want.update[s].changed, got.update[s].changed);
         }
         engine_state_free(&got.state);

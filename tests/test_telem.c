@@ -37,6 +37,8 @@ static struct telem *bench_telem(struct bench *b, const char *dir, bool live)
     struct telem_options o = {.dir = dir,
                               .steps = 100,
                               .logging_steps = 1,
+                              .devices = 4,
+                              .peak_flops_s = 1000,
                               .live = live,
                               .columns = 40,
                               .print = bench_print,
@@ -209,7 +211,8 @@ static void metrics_are_one_line_a_step_in_the_order_put(void **state)
     assert_string_equal(text, "{\"step\": 1, \"reward\": 0.1, \"rewards/a\\\"b/mean\": "
                               "0.3333333333333333, \"num_tokens\": 123456789012, \"kl\": null, "
                               "\"learning_rate\": 1e-06}\n{\"step\": 2, \"reward\": 1}\n");
-    assert_int_equal(telem_metrics_bytes(t), strlen(text));
+    assert_int_equal(telem_mark(t).bytes, strlen(text));
+    assert_int_equal(telem_mark(t).crc, file_crc32(0, text, strlen(text)));
     mem_free(text);
     telem_free(t);
     telem_record_release(&r);
@@ -228,6 +231,8 @@ static void perf_has_time_rates_bytes_and_memory(void **state)
     telem_enter(t, TELEM_ROLLOUT);
     telem_count(t, TELEM_DECODE_TOKENS, 30);
     telem_count(t, TELEM_DECODE_TOKENS, 10);
+    telem_count(t, TELEM_LONGEST_SAMPLE, 6);
+    telem_count(t, TELEM_FLOPS, 2000);
     pass(&b, 2);
     telem_leave(t, TELEM_ROLLOUT);
     pass(&b, 2);
@@ -238,10 +243,14 @@ static void perf_has_time_rates_bytes_and_memory(void **state)
         "{\"step\": 1, \"time/step\": 4, \"time/compute\": 2, \"time/network\": 0, "
         "\"time/waiting\": 0, \"time/host\": 2, \"time/data\": 0, \"time/rollout\": 2, "
         "\"time/reward\": 0, \"time/ref_logp\": 0, \"time/adv\": 0, \"time/update\": 0, "
+        "\"time/check\": 0, "
         "\"time/apply\": 0, \"time/sync\": 0, \"time/wait\": 0, \"time/eval\": 0, \"time/save\": "
         "0, "
-        "\"time/other\": 2, \"tokens_per_s\": 10, \"decode_tokens_per_s\": 20, "
-        "\"train_tokens_per_s\": 0, \"net/bytes_sent\": 0, \"net/bytes_received\": 0, "
+        "\"time/other\": 2, \"tokens_per_s\": 10, "
+        "\"tokens_per_s_per_device\": 2.5, \"decode_tokens_per_s\": 20, "
+        "\"longest_sample_tokens_per_s\": 3, "
+        "\"train_tokens_per_s\": 0, \"mfu\": 0.5, \"net/bytes_sent\": 0, \"net/bytes_received\": "
+        "0, "
         "\"memory/anonymous_bytes\": ";
     assert_true(strncmp(text, head, strlen(head)) == 0);
     assert_non_null(strstr(text, ", \"memory/peak_bytes\": "));
@@ -283,22 +292,24 @@ static void resuming_cuts_both_files_where_the_checkpoint_was(void **state)
     struct telem *t = bench_telem(&b, dir, false);
     end_step(t, 1, &none);
     end_step(t, 2, &none);
-    uint64_t bytes = telem_metrics_bytes(t);
+    struct telem_mark mark = telem_mark(t);
     end_step(t, 3, &none);
     telem_free(t);
     append_text(dir, "metrics.jsonl", "{\"step\": 4, \"rew");
     append_text(dir, "perf.jsonl", "{\"st");
     t = bench_telem(&b, dir, false);
-    check_ok(telem_resume(t, bytes, 2, &e), e);
+    check_ok(telem_check(dir, mark, &e), e);
+    check_ok(telem_resume(t, mark, 2, &e), e);
     end_step(t, 3, &none);
+    check_ok(telem_check(dir, telem_mark(t), &e), e);
     char *metrics = read_text(dir, "metrics.jsonl"), *perf = read_text(dir, "perf.jsonl");
     assert_string_equal(metrics, "{\"step\": 1}\n{\"step\": 2}\n{\"step\": 3}\n");
     assert_int_equal(count_lines(perf), 3);
     assert_non_null(strstr(perf, "\n{\"step\": 3, "));
     mem_free(metrics);
     mem_free(perf);
-    check_ok(telem_resume(t, 0, -1, &e), e);
-    assert_int_equal(telem_metrics_bytes(t), 0);
+    check_ok(telem_resume(t, (struct telem_mark){0}, -1, &e), e);
+    assert_int_equal(telem_mark(t).bytes, 0);
     perf = read_text(dir, "perf.jsonl");
     assert_string_equal(perf, "");
     mem_free(perf);
@@ -317,22 +328,20 @@ static void a_log_of_another_run_is_refused(void **state)
     struct telem *t = bench_telem(&b, dir, false);
     end_step(t, 1, &none);
     struct err e = {0};
-    assert_int_equal(telem_resume(t, 100, 1, &e), ERR_STATE);
-    snprintf(
-        want, sizeof want,
-        "%s/metrics.jsonl: has 12 bytes, the checkpoint was made after 100; it is not the file "
-        "of this run",
-        dir);
+    assert_int_equal(telem_check(dir, (struct telem_mark){.bytes = 100}, &e), ERR_STATE);
+    snprintf(want, sizeof want, "%s/metrics.jsonl: has 12 bytes, the checkpoint was made after 100",
+             dir);
     check_error(e, ERR_STATE, want);
     e = (struct err){0};
-    assert_int_equal(telem_resume(t, 5, 1, &e), ERR_STATE);
-    snprintf(
-        want, sizeof want,
-        "%s/metrics.jsonl: no line ends after 5 bytes, where the checkpoint was made; it is not "
-        "the file of this run",
-        dir);
+    struct telem_mark mark = telem_mark(t);
+    assert_int_equal(mark.bytes, 12);
+    check_ok(telem_check(dir, mark, &e), e);
+    mark.crc ^= 1;
+    assert_int_equal(telem_check(dir, mark, &e), ERR_STATE);
+    snprintf(want, sizeof want,
+             "%s/metrics.jsonl: its first 12 bytes have checksum %08x, the checkpoint says %08x",
+             dir, mark.crc ^ 1, mark.crc);
     check_error(e, ERR_STATE, want);
-    assert_int_equal(telem_metrics_bytes(t), 12);
     telem_free(t);
     buf_release(&b.shown);
     check_folder_remove(dir);
@@ -368,6 +377,28 @@ static void a_step_is_one_plain_line_when_piped(void **state)
         "update 60%  3.8 s  left 6m11s\n"
         "step 2/100  reward 0.500 +0.250  loss -0.0100  length 33.1  entropy 1.234  800 tok/s  "
         "rollout 40% update 60%  3.8 s  left 6m08s\n");
+    telem_free(t);
+    telem_record_release(&r);
+    buf_release(&b.shown);
+}
+
+/* What came before the first step says nothing about the time that steps take. */
+static void an_evaluation_before_the_first_step_is_no_step(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    struct telem_record r = {0};
+    struct telem *t = bench_telem(&b, NULL, false);
+    telem_enter(t, TELEM_EVAL);
+    pass(&b, 500);
+    telem_leave(t, TELEM_EVAL);
+    telem_put(&r, 0.25, "eval/acc");
+    end_step(t, 0, &r);
+    telem_record_clear(&r);
+    pass(&b, 2);
+    end_step(t, 1, &r);
+    assert_string_equal(buf_str(&b.shown), "step 0/100  eval 0.250  eval 100%  8m20s\n"
+                                           "step 1/100  other 100%  2.0 s  left 3m18s\n");
     telem_free(t);
     telem_record_release(&r);
     buf_release(&b.shown);
@@ -441,6 +472,7 @@ int main(void)
         cmocka_unit_test(resuming_cuts_both_files_where_the_checkpoint_was),
         cmocka_unit_test(a_log_of_another_run_is_refused),
         cmocka_unit_test(a_step_is_one_plain_line_when_piped),
+        cmocka_unit_test(an_evaluation_before_the_first_step_is_no_step),
         cmocka_unit_test(a_live_line_is_rewritten_and_taken_away),
         cmocka_unit_test(logging_steps_thins_the_lines),
         cmocka_unit_test(durations_read_well),

@@ -60,7 +60,10 @@ static void check_adamw(struct device *d, const struct tensor_set *set, const ch
     for (int step = 1; step <= 3; step++) {
         float *grad = golden(set, "", "grad", step, &count);
         struct device_slice s = {.lo = at, .hi = at + n, .data = grad};
+        double master_sq, move_sq;
         struct device_apply a = {.lo = at,
+                                 .master_sq = &master_sq,
+                                 .move_sq = &move_sq,
                                  .hi = at + n,
                                  .adamw = {.lr = lr[step - 1],
                                            .beta1 = hyper[0],
@@ -171,6 +174,31 @@ static void a_gradient_that_is_not_finite_updates_nothing(void **state)
     }
     model_params_release(&p);
     engine_state_free(&before);
+    device_close(d);
+}
+
+/* Decay moves every matrix, the gradient one element of the first block. */
+static void norms_are_of_the_masters_and_their_change(void **state)
+{
+    (void)state;
+    struct err e = {0};
+    struct device *d = engine_open("qwen2_bias", (struct engine_options){.threads = 2});
+    struct engine_state before = engine_state(&d, 1);
+    struct train_update u = plain_update(0);
+    u.adamw.decay = 0.1f;
+    check_ok(apply_one(d, 5, 8, &u, &e), e);
+    struct engine_state after = engine_state(&d, 1);
+    double master = 0, move = 0;
+    for (size_t i = 0; i < after.n; i++) {
+        float change = after.master[i] - before.master[i];
+        master += (double)after.master[i] * after.master[i];
+        move += (double)change * change;
+    }
+    assert_true(after.n > SUMSQ_BLOCK && move > 1 && move < master);
+    assert_true(fabs(u.param_norm - sqrt(master)) <= 1e-12 * sqrt(master));
+    assert_true(fabs(u.update_norm - sqrt(move)) <= 1e-12 * sqrt(move));
+    engine_state_free(&before);
+    engine_state_free(&after);
     device_close(d);
 }
 
@@ -429,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_torchs),
         cmocka_unit_test(clipping_is_torchs),
+        cmocka_unit_test(norms_are_of_the_masters_and_their_change),
         cmocka_unit_test(a_gradient_that_is_not_finite_updates_nothing),
         cmocka_unit_test(buffers_are_few),
         cmocka_unit_test(one_sample_always_fits_a_micro_batch),

@@ -19,6 +19,9 @@
  *         thing_close(t);                      // legal on {0}, on a half-built value, and twice
  *         return err_in(e, rc, "%s", path);
  *     }
+ *
+ * `fail:` is a function's one way out. Where success has the same to give back as failure, it falls
+ * through the label with rc 0: there is no second copy of the clean-up, and no second label.
  */
 #pragma once
 

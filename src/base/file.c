@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -27,6 +28,7 @@ void file_standard(void)
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
             err_die(ERR_IO, "/dev/null: cannot open in place of closed descriptor %d", fd);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* Opens what is no folder for reading and stats it. flags: O_NONBLOCK, so that a pipe without a

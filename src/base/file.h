@@ -25,13 +25,12 @@ void file_unmap(struct file_map *m);
    by a NUL. */
 int file_read(const char *path, size_t max, char **data, size_t *size, struct err *e);
 
-/* A file being written: NAME.tmp until file_out_commit. CRC-32 (zlib's polynomial) is kept. */
+/* A file being written: NAME.tmp until file_out_commit. */
 struct file_out {
     int fd; // Valid when open is set.
     bool open;
     char *path;         // Owned: final name.
     uint64_t size;      // bytes written so far
-    uint32_t crc;       // of those
     unsigned char *buf; // Owned write buffer.
     size_t used;
 };
@@ -56,7 +55,8 @@ int file_log_sync(struct file_log *f, struct err *e); // fsync.
 int64_t file_log_size(const struct file_log *f);
 void file_log_close(struct file_log *f);
 
-uint32_t file_crc32(uint32_t crc, const void *data, size_t n); // Start with 0.
+/* CRC-32 as zlib's: start with 0, go on with what it returned. */
+uint32_t file_crc32(uint32_t crc, const void *data, size_t n);
 
 bool file_exists(const char *path);
 bool file_is_dir(const char *path);
@@ -89,8 +89,10 @@ int file_lock(struct file_lock *l, const char *path, struct err *e);
 int file_lock_dir(struct file_lock *l, const char *path, struct err *e);
 void file_unlock(struct file_lock *l);
 
-/* Fills descriptors 0, 1 and 2 where the caller of this program closed them, so that no file of
-   ours ever gets such a number. What is written to one fails, as it would have. First in main. */
+/* What files need of the process, first in main. Fills descriptors 0, 1 and 2 where the caller of
+   this program closed them, so that no file of ours ever gets such a number; what is written to one
+   fails, as it would have. A write past the file size limit (ulimit -f) fails as on a full disk,
+   rather than end the process. */
 void file_standard(void);
 
 /* dir + "/" + name in a string that the caller frees. */

@@ -101,7 +101,6 @@ static int flush_out(struct file_out *f, struct err *e)
 int file_out_write(struct file_out *f, const void *data, size_t n, struct err *e)
 {
     ASSERT(f->open);
-    f->crc = file_crc32(f->crc, data, n);
     f->size += n;
     for (const char *s = data; n > 0;) {
         size_t part = MIN(n, OUT_BUFFER - f->used);
@@ -121,7 +120,7 @@ static int close_out(struct file_out *f)
     int rc = close(f->fd);
     mem_free(f->path);
     mem_free(f->buf);
-    *f = (struct file_out){.size = f->size, .crc = f->crc};
+    *f = (struct file_out){.size = f->size};
     return rc;
 }
 

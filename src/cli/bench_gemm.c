@@ -39,7 +39,7 @@ struct job {
 };
 
 /* Steps of 32 rows that GRAD_ROWS can take, cut as SEGMENTS says. */
-enum { PACKED_ROWS = (GRAD_ROWS / 7 + 1) * KV_BLOCK };
+enum { PACKED_ROWS = (GRAD_ROWS / 7 + 1) * GEMM_STEP };
 
 static size_t carve(struct job *j, int threads, struct carve *c)
 {

@@ -26,8 +26,8 @@ static void carve(struct products *p, const struct bench *b, const struct model_
     enum { POSITIONS = 1 };
     const struct bench_shape *s = &p->shape;
     size_t rows = (size_t)s->rows;
-    int depth = s->rows / s->segment * (int)round_up((size_t)s->segment, KV_BLOCK) +
-                (int)round_up((size_t)(s->rows % s->segment), KV_BLOCK);
+    int depth = s->rows / s->segment * (int)round_up((size_t)s->segment, GEMM_STEP) +
+                (int)round_up((size_t)(s->rows % s->segment), GEMM_STEP);
     int qkv = (f->H + 2 * f->G) * f->E, inputs = MAX(MAX(f->D, f->F), f->H * f->E);
     int outputs = MAX(MAX(2 * f->F, qkv), VOCAB_CHUNK);
     size_t widest = (size_t)MAX(inputs, outputs);

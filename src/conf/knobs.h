@@ -202,7 +202,8 @@
     K(TEXT, eval_data, "none", "none", 0, 0, TRAIN, SAME, "JSONL file that is never trained on")   \
     K(INT, eval_steps, "none", "none", 1, MANY, TRAIN, SAME,                                       \
       "steps from one evaluation to the next")                                                     \
-    K(BOOL, eval_on_start, "false", NULL, 0, 0, TRAIN, SAME, "evaluate before the first step")     \
+    K(BOOL, eval_on_start, "false", NULL, 0, 0, TRAIN, SAME,                                       \
+      "evaluate before the first step, too; that is never the best evaluation")                    \
     K(INT, num_generations_eval, "none", "none", 1, 65536, TRAIN, SAME,                            \
       "samples for each evaluation prompt; none: num_generations")                                 \
     K(REAL, eval_temperature, "none", "none", 0, 100, TRAIN, SAME, "none: temperature")

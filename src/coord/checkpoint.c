@@ -42,6 +42,11 @@ static int64_t step_of(const char *name, const char *suffix)
     return str_to_int(number, &step) && step >= 0 ? step : -1;
 }
 
+int64_t coord_checkpoint_step(const char *dir)
+{
+    return step_of(file_base(dir), "");
+}
+
 static int by_step(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -86,6 +91,7 @@ static int write_file(const char *dir, const char *name, const struct buf *text,
 static int write_state(const struct run *r, const char *dir, struct err *e)
 {
     struct buf out = {0};
+    struct telem_mark mark = telem_mark(r->telem);
     buf_printf(&out,
                "{\n  \"format\": 1,\n  \"run_id\": \"%s\",\n  \"global_step\": %" PRId64 ",\n",
                r->run_id, r->step);
@@ -96,8 +102,9 @@ static int write_state(const struct run *r, const char *dir, struct err *e)
                r->cursor.epoch, r->cursor.position);
     buf_printf(&out, "  \"data_checksum\": \"%016" PRIx64 "\",\n", data_checksum(r->data));
     buf_printf(&out, "  \"model_checksum\": \"%08" PRIx32 "\",\n", r->model_checksum);
-    buf_printf(&out, "  \"num_tokens\": %" PRIu64 ",\n  \"metrics_bytes\": %" PRIu64 ",\n",
-               r->num_tokens, telem_metrics_bytes(r->telem));
+    buf_printf(&out, "  \"num_tokens\": %" PRIu64 ",\n", r->num_tokens);
+    buf_printf(&out, "  \"metrics_bytes\": %" PRIu64 ",\n  \"metrics_crc32\": \"%08" PRIx32 "\",\n",
+               mark.bytes, mark.crc);
     buf_puts(&out, "  \"best_metric\": ");
     buf_double(&out, r->best_metric);
     buf_printf(&out, ",\n  \"best_global_step\": %" PRId64 ",\n  \"log_history\": []\n}\n",

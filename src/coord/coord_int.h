@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/rng.h"
 
+#include <jansson.h>
+
 /* One completion of a prompt. */
 struct sample {
     int n;          // tokens, the stop token included
@@ -95,10 +97,11 @@ struct run {
     float *tokens_of;               // memory of the leaves' arrays, LEAF_FLOATS a token
     struct device_group *groups_of; // the same
     struct grpo_stats stats;
-    uint64_t num_tokens; // prompt and completion tokens so far
-    float temperature;   // of the policy: 1 in supervised training
-    int64_t step, steps; // finished, and of the whole run
-    double best_metric;  // of evaluations so far; NaN before the first
+    uint64_t num_tokens;  // prompt and completion tokens so far
+    uint32_t samples_crc; // CRC-32 of the step's samples file
+    float temperature;    // of the policy: 1 in supervised training
+    int64_t step, steps;  // finished, and of the whole run
+    double best_metric;   // of evaluations after a step so far; NaN before the first
     int64_t best_step;
     char run_id[RUN_ID];     // what the run is a function of, hashed
     uint32_t model_checksum; // of the model that the run began with
@@ -114,10 +117,12 @@ void coord_leaf_tokens(struct run *r);
 /* Reference log-probabilities of all leaves; the gradient of all leaves; the update. */
 int coord_reference(struct run *r, struct err *e);
 int coord_backward(struct run *r, struct err *e);
-int coord_update(struct run *r, uint64_t denominator, struct err *e);
+int coord_apply(struct run *r, uint64_t denominator, struct err *e);
 
 /* samples.c */
-int coord_write_samples(const struct run *r, struct err *e);
+int coord_write_samples(struct run *r, struct err *e);
+/* Whether output_dir has the samples files that the first `bytes` of its metrics.jsonl count on. */
+int coord_check_samples(const struct run *r, uint64_t bytes, struct err *e);
 int coord_cut_samples(const struct run *r, struct err *e); // Removes files after r->step.
 void coord_show_samples(const struct run *r);              // log_completions
 
@@ -133,13 +138,18 @@ int coord_tidy_checkpoints(const struct run *r, struct err *e);
 /* Steps of all folders named like checkpoints, ascending; owned by the caller. */
 int coord_checkpoint_steps(const struct run *r, int64_t **step, size_t *n, struct err *e);
 char *coord_checkpoint_path(const struct run *r, int64_t step);
+int64_t coord_checkpoint_step(const char *dir); // The step that its name says; -1: none.
 
-/* resume.c. The checkpoint that the configuration asks for, verified; *dir NULL: start anew. */
+/* verify.c. Reads dir/name, an object of LoCo's with "format": 1; the caller owns *root. */
+int coord_read_json(const char *dir, const char *name, json_t **root, struct err *e);
+/* The run_id in it. */
+int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e);
+
+/* resume.c. The checkpoint that the configuration asks for, whole and with all that it counts on in
+   output_dir; *dir NULL: start anew. */
 int coord_find_checkpoint(const struct run *r, char **dir, struct err *e);
 /* Puts its state back, when it is of this run; model_checksum is known. */
 int coord_restore(struct run *r, const char *dir, struct err *e);
-/* The run_id in dir/name, an object of LoCo's. */
-int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e);
 
 /* sft.c: why a supervised row cannot be used. */
 const char *coord_sft_reject(void *coord, const struct data_row *row);

@@ -133,7 +133,7 @@ int coord_backward(struct run *r, struct err *e)
     return rc;
 }
 
-int coord_update(struct run *r, uint64_t denominator, struct err *e)
+int coord_apply(struct run *r, uint64_t denominator, struct err *e)
 {
     const struct conf *c = r->conf;
     double t = (double)r->step + 1;

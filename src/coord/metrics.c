@@ -36,6 +36,55 @@ static void count_rules(struct run *r)
             reward_counts_add(&r->reward_counts, &r->group[i].sample[s].result);
 }
 
+/* A group's forward pass: its prompt but the last token, once, and each sample behind it. */
+static double group_flops(const struct model_config *m, const struct group *g)
+{
+    double prompt = (double)g->prompt.n, tokens = 0, keys = prompt * (prompt - 1) / 2;
+    for (int s = 0; s < g->S; s++) {
+        double n = g->sample[s].n;
+        tokens += n;
+        keys += n * prompt + n * (n - 1) / 2;
+    }
+    return model_flops(m, prompt - 1 + tokens, tokens, keys);
+}
+
+/* What telem makes rates of: operations, and the longest sample, which a rollout waits for. */
+static void count_work(const struct run *r)
+{
+    double forward = 0, passes = 3; // forward, and backward as two
+    int longest = 0;
+    if (r->grpo.n_rewards > 0)
+        passes += 1 + (r->grpo.kl != GRPO_KL_NONE); // sampled, and scored by the reference
+    for (int i = 0; i < r->n_groups; i++) {
+        const struct group *g = &r->group[i];
+        forward += group_flops(&r->coord.model, g);
+        for (int s = 0; s < g->S; s++)
+            longest = MAX(longest, g->sample[s].n);
+    }
+    telem_count(r->telem, TELEM_FLOPS, (uint64_t)(passes * forward));
+    if (r->grpo.n_rewards > 0)
+        telem_count(r->telem, TELEM_LONGEST_SAMPLE, (uint64_t)longest);
+}
+
+/* Training's forward has them, so they come after the rest of the step's statistics. */
+static void count_entropies(struct run *r)
+{
+    for (int i = 0; i < r->leaves; i++) {
+        const struct leaf *l = &r->leaf[i];
+        size_t at = 0;
+        for (int k = l->lo; k < l->hi; k++) {
+            const struct group *g = &r->group[k];
+            for (int s = 0; s < g->S; s++) {
+                const struct sample *x = &g->sample[s];
+                const struct grpo_sample sample = {.n_tokens = (size_t)x->n,
+                                                   .truncated = x->truncated};
+                grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
+                at += sample.n_tokens;
+            }
+        }
+    }
+}
+
 /* Sampler against trainer: coord_step stops at any other value. */
 static void put_sampling(struct telem_record *m)
 {
@@ -46,33 +95,69 @@ static void put_sampling(struct telem_record *m)
     telem_put(m, 1, "sampling/importance_sampling_ratio/max");
 }
 
+/* Share of samples that are a stop token and nothing else. */
+static double empty_share(const struct run *r)
+{
+    int samples = 0, empty = 0;
+    for (int i = 0; i < r->n_groups; i++) {
+        const struct group *g = &r->group[i];
+        samples += g->S;
+        for (int s = 0; s < g->S; s++)
+            empty += g->sample[s].n == 1 && !g->sample[s].truncated;
+    }
+    return (double)empty / samples;
+}
+
+/* How full micro-batches were, of all devices; their counts begin again. */
+static void put_packing(struct run *r)
+{
+    struct train_packing sum = {0};
+    for (int d = 0; d < r->coord.n_devices; d++) {
+        struct train_packing *p = &r->lane[d].packing;
+        sum.rows += p->rows;
+        sum.rows_padded += p->rows_padded;
+        sum.samples += p->samples;
+        sum.batches += p->batches;
+        *p = (struct train_packing){0};
+    }
+    telem_put(&r->perf, 1 - (double)sum.rows / (double)MAX(sum.rows_padded, 1),
+              "pack/padding_ratio");
+    telem_put(&r->perf, (double)sum.samples / (double)MAX(sum.batches, 1), "pack/seqs_per_row");
+}
+
+/* What only training by rewards has. */
+static void put_rollout(struct run *r)
+{
+    struct telem_record *m = &r->metrics;
+    count_entropies(r);
+    grpo_metrics(&r->grpo, &r->stats, put_metric, m);
+    count_rules(r);
+    reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);
+    telem_put(m, empty_share(r), "rollout/empty");
+    put_sampling(m);
+    telem_put(m, r->samples_crc, "samples_crc32"); // resume checks the file by it
+}
+
 void coord_step_metrics(struct run *r)
 {
     struct telem_record *m = &r->metrics;
     double mean, max;
-    size_t rows = 0, padded = 0;
 
     prompt_lengths(r, &mean, &max, &r->num_tokens);
     telem_put(m, run_epoch(r), "epoch");
     telem_put(m, (double)r->num_tokens, "num_tokens");
-    if (r->grpo.n_rewards > 0) {
-        grpo_metrics(&r->grpo, &r->stats, put_metric, m);
-        count_rules(r);
-        reward_metrics(&r->reward_conf, &r->reward_counts, put_metric, m);
-        put_sampling(m);
-    }
+    if (r->grpo.n_rewards > 0)
+        put_rollout(r);
     telem_put(m, r->update.grad_norm, "grad_norm");
+    telem_put(m, r->update.param_norm, "param_norm");
+    telem_put(m, r->update.update_norm, "update_norm");
     telem_put(m, r->learning_rate, "learning_rate");
     telem_put(m, (double)r->update.changed / (double)r->coord.device[0]->n_elements,
               "update/frac_bf16_changed");
     telem_put(m, mean, "prompt_length/mean");
     telem_put(m, max, "prompt_length/max");
-    for (int d = 0; d < r->coord.n_devices; d++) {
-        rows += r->lane[d].rows;
-        padded += r->lane[d].rows_padded;
-        r->lane[d].rows = r->lane[d].rows_padded = 0;
-    }
-    telem_put(&r->perf, padded > 0 ? 1 - (double)rows / (double)padded : 0, "pack/padding_ratio");
+    count_work(r);
+    put_packing(r);
 }
 
 static const char *family_name(enum model_family f)

@@ -1,5 +1,5 @@
-/* Going on from a checkpoint: which one, whether it is whole and of this run, and its state put
- * back. checkpoint.c writes what is read here.
+/* Going on from a checkpoint: which one, whether it is of this run and has all that it counts on,
+ * and its state put back. checkpoint.c writes what is read here; verify.c says whether it is whole.
  */
 #include "coord/coord.h"
 
@@ -7,95 +7,61 @@
 #include "base/log.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, STATE_MAX = 64 << 20 };
+enum { STATE_MAX = 64 << 20 };
 
-/* Reads dir/name, an object of LoCo's with "format": 1. */
-static int read_json(const char *dir, const char *name, json_t **root, struct err *e)
+/* ---- its state ---- */
+
+/* trainer_state.json, with all that is needed. */
+struct state {
+    int64_t step, epoch, position, num_tokens, best_step;
+    struct telem_mark metrics;
+    double best_metric;
+    const char *run_id, *data_checksum, *model_checksum; // borrowed from root
+    json_t *root;                                        // owned
+};
+
+static int get_int(const json_t *object, const char *key, int64_t lo, int64_t *value, struct err *e)
 {
-    char *text = NULL, *path = file_join(dir, name);
-    size_t size;
-    json_error_t problem;
-    int rc = 0;
-    *root = NULL;
-    TRY(file_read(path, STATE_MAX, &text, &size, e));
-    *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &problem);
-    if (!json_is_object(*root))
-        TRY(err_set(e, ERR_FORMAT, "%s:%d: expected a JSON object as LoCo writes it", path,
-                    *root ? 1 : problem.line));
-    if (json_integer_value(json_object_get(*root, "format")) != FORMAT)
-        TRY(err_set(e, ERR_FORMAT, "%s: expected \"format\": %d; another version of LoCo wrote it",
-                    path, FORMAT));
-fail:
-    mem_free(text);
-    mem_free(path);
-    return rc;
+    const json_t *item = json_object_get(object, key);
+    *value = (int64_t)json_integer_value(item);
+    if (json_is_integer(item) && *value >= lo)
+        return 0;
+    return err_set(e, ERR_FORMAT, "trainer_state.json: expected a number %s", key);
 }
 
-int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e)
+static int get_text(const json_t *object, const char *key, const char **value, struct err *e)
 {
-    json_t *root = NULL;
-    int rc = read_json(dir, name, &root, e);
-    const char *text = json_string_value(json_object_get(root, "run_id"));
-    if (rc == 0 && !text)
-        rc = err_set(e, ERR_FORMAT, "%s/%s: run_id is missing", dir, name);
-    if (rc == 0)
-        snprintf(id, RUN_ID, "%s", text);
-    json_decref(root);
-    return rc;
+    *value = json_string_value(json_object_get(object, key));
+    return *value ? 0 : err_set(e, ERR_FORMAT, "trainer_state.json: expected a text %s", key);
 }
 
-/* ---- whether it is whole ---- */
-
-static int verify_file(const char *dir, const json_t *entry, struct err *e)
+static int read_state(struct state *s, const char *dir, struct err *e)
 {
     int rc = 0;
-    struct file_map map = {0};
-    const char *name = json_string_value(json_object_get(entry, "name"));
-    const char *crc = json_string_value(json_object_get(entry, "crc32"));
-    json_int_t size = json_integer_value(json_object_get(entry, "size"));
-    if (!name || !crc || strchr(name, '/'))
-        return err_set(e, ERR_FORMAT, "%s/COMPLETE: an entry has no plain name or no crc32", dir);
-    char *path = file_join(dir, name);
-    TRY(file_map(&map, path, e));
-    if ((json_int_t)map.size != size)
-        TRY(err_set(e, ERR_STATE,
-                    "%s: has %zu bytes, COMPLETE says %" JSON_INTEGER_FORMAT
-                    "; resume from an earlier checkpoint",
-                    path, map.size, size));
-    char have[16];
-    snprintf(have, sizeof have, "%08" PRIx32, file_crc32(0, map.data, map.size));
-    if (strcmp(have, crc) != 0)
-        TRY(err_set(e, ERR_STATE,
-                    "%s: has checksum %s, COMPLETE says %.16s; resume from an earlier checkpoint",
-                    path, have, crc));
+    int64_t metrics_bytes;
+    const char *metrics_crc;
+    TRY(coord_read_json(dir, "trainer_state.json", &s->root, e));
+    const json_t *cursor = json_object_get(s->root, "data_cursor");
+    const json_t *best = json_object_get(s->root, "best_metric");
+    TRY(get_int(s->root, "global_step", 0, &s->step, e));
+    TRY(get_int(cursor, "epoch", 0, &s->epoch, e));
+    TRY(get_int(cursor, "position", 0, &s->position, e));
+    TRY(get_int(s->root, "num_tokens", 0, &s->num_tokens, e));
+    TRY(get_int(s->root, "metrics_bytes", 0, &metrics_bytes, e));
+    TRY(get_text(s->root, "metrics_crc32", &metrics_crc, e));
+    TRY(get_int(s->root, "best_global_step", -1, &s->best_step, e));
+    TRY(get_text(s->root, "run_id", &s->run_id, e));
+    TRY(get_text(s->root, "data_checksum", &s->data_checksum, e));
+    TRY(get_text(s->root, "model_checksum", &s->model_checksum, e));
+    s->metrics =
+        (struct telem_mark){(uint64_t)metrics_bytes, (uint32_t)strtoul(metrics_crc, NULL, 16)};
+    s->best_metric = json_is_number(best) ? json_number_value(best) : (double)NAN;
 fail:
-    file_unmap(&map);
-    mem_free(path);
-    return rc;
-}
-
-int coord_verify_checkpoint(const char *dir, struct err *e)
-{
-    int rc = 0;
-    json_t *root = NULL;
-    char *path = file_join(dir, "COMPLETE");
-    if (!file_exists(path))
-        TRY(err_set(e, ERR_STATE,
-                    "%s: not found, so the checkpoint is not whole; resume from another", path));
-    TRY(read_json(dir, "COMPLETE", &root, e));
-    const json_t *files = json_object_get(root, "files");
-    if (json_array_size(files) == 0)
-        TRY(err_set(e, ERR_FORMAT, "%s: lists no files; resume from another checkpoint", path));
-    for (size_t i = 0; i < json_array_size(files); i++)
-        TRY(verify_file(dir, json_array_get(files, i), e));
-fail:
-    json_decref(root);
-    mem_free(path);
     return rc;
 }
 
@@ -142,7 +108,63 @@ fail:
     return rc;
 }
 
+/* What it counts on in output_dir: metrics and samples up to its step, to the byte. */
+static int check_counted(const struct run *r, const char *dir, struct err *e)
+{
+    int rc = 0;
+    struct state s = {0};
+    TRY(read_state(&s, dir, e));
+    TRY(telem_check(r->conf->output_dir, s.metrics, e));
+    TRY(coord_check_samples(r, s.metrics.bytes, e));
+fail:
+    json_decref(s.root);
+    return rc;
+}
+
 /* ---- which one ---- */
+
+/* The newest checkpoint of output_dir before this one that could be gone on from; NULL: none. */
+static char *find_before(const struct run *r, const char *dir)
+{
+    struct err ignored = {0};
+    int64_t *step = NULL, bad = coord_checkpoint_step(dir);
+    char *found = NULL;
+    size_t n = 0;
+    if (coord_checkpoint_steps(r, &step, &n, &ignored) < 0)
+        n = 0;
+    for (size_t i = n; i-- > 0 && !found;) {
+        char *path = coord_checkpoint_path(r, step[i]);
+        if ((step[i] < bad || bad < 0) && coord_verify_checkpoint(path, &ignored) == 0 &&
+            check_counted(r, path, &ignored) == 0)
+            found = path;
+        else
+            mem_free(path);
+    }
+    mem_free(step);
+    return found;
+}
+
+/* A fault of the checkpoint, or of what it counts on in output_dir, with the way out of it. */
+static int tell_damaged(const struct run *r, const char *dir, bool counted, const struct err *why,
+                        struct err *e)
+{
+    char *before = find_before(r, dir);
+    struct buf out = {0};
+    if (counted)
+        buf_puts(&out, "; put it back as it was, or ");
+    else
+        buf_puts(&out, before ? "; " : ", and none before it is; ");
+    if (before)
+        buf_printf(&out, "go on with resume_from_checkpoint=%s%s", before, counted ? "" : ", or ");
+    else if (counted)
+        buf_puts(&out, "start anew in another output_dir");
+    if (!counted)
+        buf_printf(&out, "remove %s%s", dir, before ? "" : " to begin anew");
+    int rc = err_set(e, ERR_STATE, "%s%s", why->text, buf_str(&out));
+    buf_release(&out);
+    mem_free(before);
+    return rc;
+}
 
 /* The newest whole one; those passed over are named. */
 static int find_newest(const struct run *r, char **dir, struct err *e)
@@ -166,6 +188,7 @@ static int find_newest(const struct run *r, char **dir, struct err *e)
 int coord_find_checkpoint(const struct run *r, char **dir, struct err *e)
 {
     int rc = 0;
+    struct err why = {0};
     const char *from = r->conf->resume_from_checkpoint;
     *dir = NULL;
     if (!from)
@@ -178,58 +201,18 @@ int coord_find_checkpoint(const struct run *r, char **dir, struct err *e)
         *dir = mem_strdup(from);
     }
     if (*dir) {
-        TRY(coord_verify_checkpoint(*dir, e));
+        if (coord_verify_checkpoint(*dir, &why) < 0)
+            TRY(tell_damaged(r, *dir, false, &why, e));
         TRY(check_options(r, *dir, e));
         TRY(check_folder(r, *dir, e));
+        if (check_counted(r, *dir, &why) < 0)
+            TRY(tell_damaged(r, *dir, true, &why, e));
     }
 fail:
     return rc;
 }
 
-/* ---- its state, put back ---- */
-
-/* trainer_state.json, with all that is needed. */
-struct state {
-    int64_t step, epoch, position, num_tokens, metrics_bytes, best_step;
-    double best_metric;
-    const char *run_id, *data_checksum, *model_checksum; // borrowed from root
-    json_t *root;                                        // owned
-};
-
-static int get_int(const json_t *object, const char *key, int64_t lo, int64_t *value, struct err *e)
-{
-    const json_t *item = json_object_get(object, key);
-    *value = (int64_t)json_integer_value(item);
-    if (json_is_integer(item) && *value >= lo)
-        return 0;
-    return err_set(e, ERR_FORMAT, "trainer_state.json: expected a number %s", key);
-}
-
-static int get_text(const json_t *object, const char *key, const char **value, struct err *e)
-{
-    *value = json_string_value(json_object_get(object, key));
-    return *value ? 0 : err_set(e, ERR_FORMAT, "trainer_state.json: expected a text %s", key);
-}
-
-static int read_state(struct state *s, const char *dir, struct err *e)
-{
-    int rc = 0;
-    TRY(read_json(dir, "trainer_state.json", &s->root, e));
-    const json_t *cursor = json_object_get(s->root, "data_cursor");
-    const json_t *best = json_object_get(s->root, "best_metric");
-    TRY(get_int(s->root, "global_step", 0, &s->step, e));
-    TRY(get_int(cursor, "epoch", 0, &s->epoch, e));
-    TRY(get_int(cursor, "position", 0, &s->position, e));
-    TRY(get_int(s->root, "num_tokens", 0, &s->num_tokens, e));
-    TRY(get_int(s->root, "metrics_bytes", 0, &s->metrics_bytes, e));
-    TRY(get_int(s->root, "best_global_step", -1, &s->best_step, e));
-    TRY(get_text(s->root, "run_id", &s->run_id, e));
-    TRY(get_text(s->root, "data_checksum", &s->data_checksum, e));
-    TRY(get_text(s->root, "model_checksum", &s->model_checksum, e));
-    s->best_metric = json_is_number(best) ? json_number_value(best) : (double)NAN;
-fail:
-    return rc;
-}
+/* ---- put back ---- */
 
 static int check_same_run(const struct run *r, const struct state *s, struct err *e)
 {
@@ -272,7 +255,7 @@ int coord_restore(struct run *r, const char *dir, struct err *e)
     r->best_metric = s.best_metric;
     r->best_step = s.best_step;
     snprintf(r->run_id, sizeof r->run_id, "%s", s.run_id);
-    TRY(telem_resume(r->telem, (uint64_t)s.metrics_bytes, r->step, e));
+    TRY(telem_resume(r->telem, s.metrics, r->step, e));
 fail:
     json_decref(s.root);
     return rc < 0 ? err_in(e, rc, "%s", dir) : 0;

@@ -34,7 +34,8 @@ static int evaluate(struct run *r, struct err *e)
     telem_put(&r->metrics, out.maj, "eval/maj@%d", how.samples);
     telem_put(&r->metrics, out.mean_length, "eval/mean_length");
     telem_put(&r->metrics, out.clipped_ratio, "eval/clipped_ratio");
-    if (isnan(r->best_metric) || out.reward > r->best_metric) {
+    // As transformers has it, the best is one of the run's steps: not the model it began with.
+    if (r->step > 0 && (isnan(r->best_metric) || out.reward > r->best_metric)) {
         r->best_metric = out.reward;
         r->best_step = r->step;
     }
@@ -133,18 +134,30 @@ static void print_end(const struct run *r)
     mem_free(best);
 }
 
+static bool wants_eval_on_start(const struct run *r)
+{
+    const struct conf *c = r->conf;
+    return r->step == 0 && trains_by_rewards(r) && c->eval_data && c->eval_on_start;
+}
+
+static int tell_stopped(const struct run *r, int64_t began, struct err *e)
+{
+    static const char REMEDY[] = "go on with resume_from_checkpoint=auto";
+    if (r->step == 0)
+        return err_set(e, ERR_STOPPED, "stopped before step 1; %s", REMEDY);
+    return err_set(e, ERR_STOPPED, "stopped after step %" PRId64 ", which is %s; %s", r->step,
+                   r->step > began ? "saved" : "where it began", REMEDY);
+}
+
 static int run_steps(struct run *r, run_step_fn step, struct err *e)
 {
     int rc = 0;
     int64_t began = r->step;
-    if (r->step == 0 && trains_by_rewards(r) && r->conf->eval_data && r->conf->eval_on_start)
+    if (wants_eval_on_start(r) && !stop_asked(r))
         TRY(evaluate_start(r, e));
     while (r->step < r->steps) {
         if (stop_asked(r))
-            return err_set(e, ERR_STOPPED,
-                           "stopped after step %" PRId64 ", which is %s; go on with "
-                           "resume_from_checkpoint=auto",
-                           r->step, r->step > began ? "saved" : "where it began");
+            return tell_stopped(r, began, e);
         TRY(advance(r, step, e));
     }
     telem_progress_clear(r->telem);

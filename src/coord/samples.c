@@ -14,6 +14,13 @@ static char *samples_dir(const struct run *r)
     return file_join(r->conf->output_dir, "samples");
 }
 
+static char *samples_path(const char *dir, int64_t step)
+{
+    char name[48];
+    snprintf(name, sizeof name, "step-%" PRId64 ".jsonl", step);
+    return file_join(dir, name);
+}
+
 static void put_text(struct buf *out, const char *key, const char *text, size_t n)
 {
     buf_printf(out, ", \"%s\": ", key);
@@ -65,7 +72,7 @@ static void put_sample(const struct run *r, const struct group *g, int s, struct
 }
 
 /* Samples that were drawn: a step that broke may have others. */
-static int write_group(const struct run *r, const struct group *g, struct file_out *file,
+static int write_group(struct run *r, const struct group *g, struct file_out *file,
                        struct buf *line, struct err *e)
 {
     int rc = 0;
@@ -73,20 +80,20 @@ static int write_group(const struct run *r, const struct group *g, struct file_o
         buf_clear(line);
         if (g->sample[s].n > 0)
             put_sample(r, g, s, line);
+        r->samples_crc = file_crc32(r->samples_crc, buf_str(line), line->len);
         rc = file_out_write(file, buf_str(line), line->len, e);
     }
     return rc;
 }
 
-int coord_write_samples(const struct run *r, struct err *e)
+int coord_write_samples(struct run *r, struct err *e)
 {
     int rc = 0;
-    char name[48];
     struct buf line = {0};
     struct file_out file = {0};
     char *dir = samples_dir(r);
-    snprintf(name, sizeof name, "step-%" PRId64 ".jsonl", r->step + 1);
-    char *path = file_join(dir, name);
+    char *path = samples_path(dir, r->step + 1);
+    r->samples_crc = 0;
     TRY(file_mkdirs(dir, e));
     TRY(file_out_open(&file, path, e));
     for (int i = 0; i < r->n_groups; i++)
@@ -96,6 +103,48 @@ fail:
     file_out_abort(&file);
     buf_release(&line);
     mem_free(path);
+    mem_free(dir);
+    return rc;
+}
+
+/* A person may want to keep no samples; a file of this name beside them says so. */
+static const char REMOVED[] = "REMOVED";
+
+static int check_step(const char *dir, int64_t step, uint32_t crc, struct err *e)
+{
+    int rc = 0;
+    struct file_map map = {0};
+    char *path = samples_path(dir, step), *removed = file_join(dir, REMOVED);
+    if (!file_exists(path)) {
+        if (!file_exists(removed))
+            rc = err_set(e, ERR_STATE,
+                         "%s: not found (where samples were removed on purpose, make the file %s)",
+                         path, removed);
+        goto fail;
+    }
+    TRY(file_map(&map, path, e));
+    uint32_t have = file_crc32(0, map.data, map.size);
+    if (have != crc)
+        TRY(err_set(e, ERR_STATE, "%s: has checksum %08" PRIx32 ", metrics.jsonl says %08" PRIx32,
+                    path, have, crc));
+fail:
+    file_unmap(&map);
+    mem_free(removed);
+    mem_free(path);
+    return rc;
+}
+
+int coord_check_samples(const struct run *r, uint64_t bytes, struct err *e)
+{
+    int rc = 0;
+    struct telem_series crc = {0};
+    char *dir = samples_dir(r), *metrics = file_join(r->conf->output_dir, "metrics.jsonl");
+    TRY(telem_series_read_head(&crc, metrics, bytes, "samples_crc32", e));
+    for (size_t i = 0; i < crc.n; i++)
+        TRY(check_step(dir, (int64_t)crc.x[i], (uint32_t)crc.y[i], e));
+fail:
+    telem_series_release(&crc);
+    mem_free(metrics);
     mem_free(dir);
     return rc;
 }

@@ -82,7 +82,7 @@ static int step(struct run *r, struct err *e)
         }
     }
     telem_enter(r->telem, TELEM_APPLY);
-    rc = coord_update(r, MAX(tokens, 1), e);
+    rc = coord_apply(r, MAX(tokens, 1), e);
     telem_leave(r->telem, TELEM_APPLY);
     telem_put(&r->metrics, grpo_tally_mean(&loss), "loss");
     telem_put(&r->metrics, grpo_tally_mean(&entropy), "entropy");

@@ -253,11 +253,42 @@ static void open_groups(struct run *r)
         r->rewards = reward_new(&r->reward_conf);
 }
 
+/* Operations a second of all devices at once: the best of a few short rounds. */
+static int measure_peak(struct run *r, double *flops_s, struct err *e)
+{
+    enum { TRIES = 5, ROUNDS = 100000 };
+    struct device_peak peak[COORD_DEVICES_MAX];
+    int rc = 0;
+    *flops_s = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double flops = 0;
+        uint64_t begin = telem_now_ns();
+        for (int d = 0; d < r->coord.n_devices; d++) {
+            peak[d] = (struct device_peak){.rounds = ROUNDS};
+            device_begin_peak(r->coord.device[d], &peak[d]);
+        }
+        for (int d = 0; d < r->coord.n_devices; d++) {
+            int here = device_finish(r->coord.device[d], rc < 0 ? NULL : e);
+            rc = rc < 0 ? rc : here;
+            flops += peak[d].flops;
+        }
+        uint64_t ns = MAX(telem_now_ns() - begin, 1);
+        *flops_s = MAX(*flops_s, flops * 1e9 / (double)ns);
+    }
+    return rc;
+}
+
 static int open_telem(struct run *r, struct err *e)
 {
+    double peak_flops_s;
+    int rc = measure_peak(r, &peak_flops_s, e);
+    if (rc < 0)
+        return rc;
     struct telem_options options = {.dir = r->conf->output_dir,
                                     .steps = r->steps,
                                     .logging_steps = r->conf->logging_steps,
+                                    .devices = r->coord.n_devices,
+                                    .peak_flops_s = peak_flops_s,
                                     .live = r->sink->live,
                                     .columns = r->sink->columns,
                                     .print = r->sink->print,
@@ -268,7 +299,7 @@ static int open_telem(struct run *r, struct err *e)
 static int start_anew(struct run *r, struct err *e)
 {
     set_run_id(r);
-    return telem_resume(r->telem, 0, -1, e);
+    return telem_resume(r->telem, (struct telem_mark){0}, -1, e);
 }
 
 static void print_header(const struct run *r, const char *from)

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Prompts: the next draws of the data set, as tokens, cut into leaves. */
-static int prompts(struct run *r, struct err *e)
+/* The next draws of the data set, as tokens, cut into leaves. */
+static int read_prompts(struct run *r, struct err *e)
 {
     for (int i = 0; i < r->n_groups; i++) {
         struct group *g = &r->group[i];
@@ -22,8 +22,8 @@ static int prompts(struct run *r, struct err *e)
     return 0;
 }
 
-/* Rollout: every device draws samples; rewards are judged between dispatches. */
-static int rollout(struct run *r, struct err *e)
+/* Every device draws samples; they are judged between dispatches. */
+static int draw_samples(struct run *r, struct err *e)
 {
     struct sampling how = {.temperature = r->temperature,
                            .key = rng_key(r->conf->seed, RNG_ROLLOUT),
@@ -34,16 +34,16 @@ static int rollout(struct run *r, struct err *e)
     return coord_draw(&r->coord, r->roll, r->group, r->n_groups, &how, e);
 }
 
-/* Reward: whatever is not judged yet. */
-static int reward(struct run *r)
+/* Whatever is not judged yet. */
+static int judge_samples(struct run *r)
 {
     coord_judge(r->rewards, r->group);
     coord_leaf_tokens(r);
     return 0;
 }
 
-/* Advantage: how much better than its group each sample is. */
-static void advantages(struct run *r, struct group *g)
+/* How much better than its group each sample is. */
+static void set_advantages(struct run *r, struct group *g)
 {
     double score[COORD_SAMPLES_MAX * REWARD_MAX], total[COORD_SAMPLES_MAX];
     float advantage[COORD_SAMPLES_MAX];
@@ -58,8 +58,9 @@ static void advantages(struct run *r, struct group *g)
     grpo_stats_group(&r->grpo, score, total, advantage, (size_t)g->S, &r->stats);
 }
 
-/* One sample for the loss. On policy its recorded log-probabilities are the policy's own. */
-static struct grpo_sample loss_sample(const struct group *g, int s, const float *ref)
+/* A sample as the objective sees it. On policy the log-probabilities that it was drawn with are the
+   policy's own. */
+static struct grpo_sample view_sample(const struct group *g, int s, const float *ref)
 {
     const float *logprob = group_logprobs(g, s);
     return (struct grpo_sample){.n_tokens = (size_t)g->sample[s].n,
@@ -70,8 +71,9 @@ static struct grpo_sample loss_sample(const struct group *g, int s, const float 
                                 .truncated = g->sample[s].truncated};
 }
 
-/* Loss: a coefficient for every token, without the step's denominator. */
-static int loss(struct run *r)
+/* Advantages, and from them what every token weighs in the gradient: its coefficient, without the
+   step's denominator. */
+static int weigh_tokens(struct run *r)
 {
     r->stats = (struct grpo_stats){0};
     for (int i = 0; i < r->leaves; i++) {
@@ -79,9 +81,9 @@ static int loss(struct run *r)
         size_t at = 0;
         for (int k = l->lo; k < l->hi; k++) {
             struct group *g = &r->group[k];
-            advantages(r, g);
+            set_advantages(r, g);
             for (int s = 0; s < g->S; s++) {
-                struct grpo_sample sample = loss_sample(g, s, l->ref + at);
+                struct grpo_sample sample = view_sample(g, s, l->ref + at);
                 grpo_sample_loss(&r->grpo, &sample, l->coef + at, &r->stats);
                 at += sample.n_tokens;
             }
@@ -104,31 +106,29 @@ static int check_sample(const struct group *g, int s, const float *trained, stru
     return 0;
 }
 
-static int check_logprobs(struct run *r, struct err *e)
+static int check_logprobs(const struct run *r, struct err *e)
 {
     for (int i = 0; i < r->leaves; i++) {
-        struct leaf *l = &r->leaf[i];
+        const struct leaf *l = &r->leaf[i];
         size_t at = 0;
         for (int k = l->lo; k < l->hi; k++) {
-            struct group *g = &r->group[k];
+            const struct group *g = &r->group[k];
             for (int s = 0; s < g->S; s++) {
-                struct grpo_sample sample = loss_sample(g, s, NULL);
                 int rc = check_sample(g, s, l->logprob + at, e);
                 if (rc < 0)
                     return rc;
-                grpo_stats_entropy(&r->grpo, &sample, l->entropy + at, &r->stats);
-                at += sample.n_tokens;
+                at += (size_t)g->sample[s].n;
             }
         }
     }
     return 0;
 }
 
-/* Update: of no weight when the gradient is not finite; a loss alone that is not ends the run too.
+/* New weights, or none when the gradient is not finite; a loss alone that is not ends the run too.
  */
-static int update(struct run *r, struct err *e)
+static int apply_gradient(struct run *r, struct err *e)
 {
-    int rc = coord_update(r, grpo_denominator(&r->grpo, r->stats.samples, r->stats.tokens), e);
+    int rc = coord_apply(r, grpo_denominator(&r->grpo, r->stats.samples, r->stats.tokens), e);
     if (rc == 0 && r->stats.loss.bad > 0)
         rc = err_set(e, ERR_NUMERIC, "the loss is not finite at %llu of %llu tokens",
                      (unsigned long long)r->stats.loss.bad, (unsigned long long)r->stats.tokens);
@@ -146,15 +146,15 @@ int coord_step(struct run *r, struct err *e)
         if (rc < 0)                                                                                \
             goto fail;                                                                             \
     } while (0)
-    PHASE(DATA, prompts(r, e));
-    PHASE(ROLLOUT, rollout(r, e));
-    PHASE(REWARD, reward(r));
+    PHASE(DATA, read_prompts(r, e));
+    PHASE(ROLLOUT, draw_samples(r, e));
+    PHASE(REWARD, judge_samples(r));
     if (r->grpo.kl != GRPO_KL_NONE)
         PHASE(REF_LOGP, coord_reference(r, e)); // the samples under the model as it was
-    PHASE(ADV, loss(r));
+    PHASE(ADV, weigh_tokens(r));
     PHASE(UPDATE, coord_backward(r, e)); // forward, backward, and the leaves' tree
-    PHASE(ADV, check_logprobs(r, e));
-    PHASE(APPLY, update(r, e));
+    PHASE(CHECK, check_logprobs(r, e));
+    PHASE(APPLY, apply_gradient(r, e));
 #undef PHASE
 fail:
     return rc;

@@ -108,39 +108,51 @@ int cpu_sumsq(struct cpu *d, struct device_sumsq *s, struct err *e)
 
 /* ---- the update ---- */
 
-enum { APPLY_PIECE = 4096 };
+enum { APPLY_PIECE = 4096 }; // it divides SUMSQ_BLOCK
 
-/* AdamW on [lo, hi) of one tensor; counts the bf16 weights that changed. */
-static size_t apply_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi,
-                          bool decay)
+/* AdamW on the tensors' parts of [lo, hi). */
+static void step_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi)
 {
-    bf16 before[APPLY_PIECE], *flat = d->set[DEVICE_POLICY].flat;
-    size_t changed = 0;
-    for (size_t at = lo; at < hi; at += APPLY_PIECE) {
-        size_t n = MIN((size_t)APPLY_PIECE, hi - at);
-        memcpy(before, flat + at, n * sizeof *before);
-        d->model.kern->adamw(d->master + at, d->m + at, d->v + at, flat + at,
-                             d->gradient[a->buffer] + at, n, &a->adamw, decay);
-        for (size_t i = 0; i < n; i++)
-            changed += before[i] != flat[at + i];
+    const struct model_params *p = &d->model.params;
+    const struct model_param *q = model_param_at(p, lo), *end = p->param + p->n;
+    for (; q < end && q->offset < hi; q++) {
+        size_t first = MAX(lo, q->offset);
+        size_t limit = MIN(hi, q->offset + (size_t)q->rows * (size_t)q->cols);
+        if (first < limit)
+            d->model.kern->adamw(d->master + first, d->m + first, d->v + first,
+                                 d->set[DEVICE_POLICY].flat + first, d->gradient[a->buffer] + first,
+                                 limit - first, &a->adamw, !q->is_vector);
     }
+}
+
+/* The same, adding to the block's sums of squares; returns how many bf16 weights changed. */
+static size_t apply_piece(struct cpu *d, const struct device_apply *a, size_t lo, size_t hi)
+{
+    bf16 before[APPLY_PIECE], *flat = d->set[DEVICE_POLICY].flat + lo;
+    float move[APPLY_PIECE], *master = d->master + lo;
+    size_t changed = 0, n = hi - lo, block = (lo - a->lo) / SUMSQ_BLOCK;
+    memcpy(before, flat, n * sizeof *before);
+    memcpy(move, master, n * sizeof *move);
+    step_piece(d, a, lo, hi);
+    for (size_t i = 0; i < n; i++) {
+        changed += before[i] != flat[i];
+        move[i] = master[i] - move[i];
+    }
+    a->master_sq[block] += d->model.kern->sumsq(master, n);
+    a->move_sq[block] += d->model.kern->sumsq(move, n);
     return changed;
 }
 
 static void apply_share(void *ctx, int ith, int nth)
 {
     struct slice_job *j = ctx;
-    const struct model_params *p = &j->d->model.params;
+    const struct device_apply *a = j->apply;
     size_t lo, hi, changed = 0;
-    pool_split(j->n, 64, ith, nth, &lo, &hi);
-    lo += j->apply->lo;
-    hi += j->apply->lo;
-    for (int i = 0; i < p->n; i++) {
-        const struct model_param *q = &p->param[i];
-        size_t first = MAX(lo, q->offset);
-        size_t limit = MIN(hi, q->offset + (size_t)q->rows * (size_t)q->cols);
-        if (first < limit)
-            changed += apply_piece(j->d, j->apply, first, limit, !q->is_vector);
+    pool_split(j->n, SUMSQ_BLOCK, ith, nth, &lo, &hi);
+    for (size_t at = lo; at < hi; at += APPLY_PIECE) {
+        if (at % SUMSQ_BLOCK == 0)
+            a->master_sq[at / SUMSQ_BLOCK] = a->move_sq[at / SUMSQ_BLOCK] = 0;
+        changed += apply_piece(j->d, a, a->lo + at, a->lo + MIN(at + APPLY_PIECE, hi));
     }
     j->partial[ith] = changed;
 }
@@ -211,5 +223,32 @@ int cpu_checksum(struct cpu *d, struct device_weights *w, struct err *e)
 {
     (void)e;
     w->checksum = file_crc32(0, cpu_set(d, w->set)->flat, d->device.n_elements * sizeof(bf16));
+    return 0;
+}
+
+struct peak_job {
+    const struct kern *kern;
+    int64_t rounds;
+    double *flops; // (threads)
+};
+
+static void peak_share(void *ctx, int ith, int nth)
+{
+    const struct peak_job *j = ctx;
+    (void)nth;
+    j->flops[ith] = j->kern->peak(j->rounds);
+}
+
+int cpu_peak(struct cpu *d, struct device_peak *p, struct err *e)
+{
+    (void)e;
+    int threads = pool_threads(d->pool);
+    double *flops = mem_calloc((size_t)threads, sizeof *flops);
+    struct peak_job job = {.kern = d->model.kern, .rounds = p->rounds, .flops = flops};
+    pool_run(d->pool, peak_share, &job);
+    p->flops = 0;
+    for (int i = 0; i < threads; i++)
+        p->flops += flops[i];
+    mem_free(flops);
     return 0;
 }

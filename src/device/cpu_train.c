@@ -107,10 +107,38 @@ static void run_prompts(struct cpu *d, const struct device_batch *a, const struc
     }
 }
 
+/* The most likely token of every sample row: a pass of its own over the vocabulary. */
+struct best_job {
+    struct cpu *d;
+    const struct device_batch *a;
+    const struct model_batch *b;
+    const struct acts *acts;
+};
+
+static void best_share(void *ctx, int ith, int nth)
+{
+    const struct best_job *j = ctx;
+    const struct batch_space *s = &j->d->batch;
+    const struct model_weights *w = cpu_set(j->d, j->a->set);
+    size_t lo, hi;
+    pool_split((size_t)(j->b->rows.N - j->b->prompt_rows), 1, ith, nth, &lo, &hi);
+    lo += (size_t)j->b->prompt_rows;
+    hi += (size_t)j->b->prompt_rows;
+    for (int i = 0; i < j->b->rows.n_segments; i++) {
+        const struct model_segment *seg = &s->segment[i];
+        int first = MAX((int)lo, seg->row), limit = MIN((int)hi, seg->row + seg->n);
+        for (int row = first; row < limit; row++)
+            j->a->best[s->loss_row[i] + row - seg->row] =
+                model_draw(&j->d->model, w, j->acts, row, 0, j->b->inv_temperature, true, ith)
+                    .token;
+    }
+}
+
 static void report(struct cpu *d, const struct device_batch *a, const struct model_batch *b,
                    const struct acts *acts)
 {
     const struct batch_space *s = &d->batch;
+    struct best_job best = {.d = d, .a = a, .b = b, .acts = acts};
     for (int i = 0; i < b->rows.n_segments; i++) {
         const struct model_segment *seg = &s->segment[i];
         if (seg->row < b->prompt_rows)
@@ -120,13 +148,10 @@ static void report(struct cpu *d, const struct device_batch *a, const struct mod
             a->logprob[s->loss_row[i] + j] = t->logprob;
             if (a->entropy)
                 a->entropy[s->loss_row[i] + j] = t->entropy;
-            if (a->best)
-                a->best[s->loss_row[i] + j] =
-                    model_draw(&d->model, cpu_set(d, a->set), acts, seg->row + j, 0,
-                               b->inv_temperature, true, 0)
-                        .token;
         }
     }
+    if (a->best)
+        pool_run(d->pool, best_share, &best);
 }
 
 int cpu_score(struct cpu *d, struct device_batch *a, struct err *e)

@@ -124,6 +124,15 @@ struct device_apply {
     size_t lo, hi;
     struct adamw adamw; // factor multiplies the gradient
     size_t changed;     // out: bf16 weights whose bits changed
+    // Sums of squares of SUMSQ_BLOCK elements from lo on: ((hi - lo) / SUMSQ_BLOCK, rounded up)
+    double *master_sq; // out: of the new masters
+    double *move_sq;   // out: of their change
+};
+
+/* Fused multiply-adds in registers alone, on all of the device's threads: its ceiling. */
+struct device_peak {
+    int64_t rounds;
+    double flops; // out: operations done
 };
 
 enum device_state { DEVICE_MASTER, DEVICE_MOMENT1, DEVICE_MOMENT2 };
@@ -162,7 +171,8 @@ struct device_weights {
     X(WEIGHTS_READ, weights_read, struct device_weights)                                           \
     X(WEIGHTS_WRITE, weights_write, struct device_weights)                                         \
     X(WEIGHTS_PACK, weights_pack, struct device_weights) /* after writes or apply, before use */   \
-    X(CHECKSUM, checksum, struct device_weights)
+    X(CHECKSUM, checksum, struct device_weights)                                                   \
+    X(PEAK, peak, struct device_peak)
 
 enum device_op {
 #define X(NAME, name, type) DEVICE_##NAME,

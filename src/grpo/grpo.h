@@ -111,6 +111,7 @@ struct grpo_tally {
 /* What is tallied: field, of what, once per. */
 #define GRPO_TALLIES(X)                                                                            \
     X(loss)           /* f l, per trained token: its mean times n over D is the loss */            \
+    X(policy_loss)    /* the same without the KL term */                                           \
     X(kl)             /* KL as the loss takes it, per trained token */                             \
     X(entropy)        /* of the policy's distribution, nats, per trained token */                  \
     X(ratio)          /* importance ratio, per trained token */                                    \

@@ -156,6 +156,7 @@ void grpo_sample_loss(const struct grpo_conf *c, const struct grpo_sample *s, fl
         struct term kl = kl_term(c, s, t, ratio);
         dlogp[t] = (float)(factor * (surrogate.slope + c->beta * kl.slope));
         grpo_tally_add(&stats->loss, factor * (surrogate.value + c->beta * kl.value));
+        grpo_tally_add(&stats->policy_loss, factor * surrogate.value);
         grpo_tally_add(&stats->kl, kl.value);
         tally_ratio(stats, log_ratio, ratio);
         n_low += ratio < 1.0 - c->epsilon_low && advantage < 0.0;

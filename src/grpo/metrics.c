@@ -21,6 +21,12 @@ static double share(uint64_t part, uint64_t whole)
     return whole == 0 ? (double)NAN : (double)part / (double)whole;
 }
 
+/* A sum over the step's one denominator. */
+static double over(const struct grpo_tally *t, double denominator)
+{
+    return t->bad ? (double)NAN : grpo_sum_value(&t->sum) / denominator;
+}
+
 static double lowest(const struct grpo_tally *t)
 {
     return t->n > t->bad ? t->min : (double)NAN;
@@ -114,9 +120,9 @@ void grpo_metrics(const struct grpo_conf *c, const struct grpo_stats *s, grpo_me
                   void *ctx)
 {
     const struct sink to = {fn, ctx};
-    double loss = grpo_sum_value(&s->loss.sum);
     double denominator = (double)grpo_denominator(c, s->samples, s->tokens);
-    emit(&to, "loss", s->loss.bad ? (double)NAN : loss / denominator);
+    emit(&to, "loss", over(&s->loss, denominator));
+    emit(&to, "policy_loss", over(&s->policy_loss, denominator));
     emit_rewards(&to, c, s);
     emit_lengths(&to, s);
     emit(&to, "entropy", grpo_tally_mean(&s->entropy));

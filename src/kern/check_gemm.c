@@ -71,7 +71,7 @@ static struct rows cut_rows(struct check *c, int longest)
         struct segment s = {.row = r.rows + check_below(c, 3), .n = 1 + check_below(c, longest)};
         r.segment[i] = s;
         r.rows = s.row + s.n;
-        r.depth += (int)round_up((size_t)s.n, 32);
+        r.depth += (int)round_up((size_t)s.n, GEMM_STEP);
     }
     return r;
 }
@@ -132,7 +132,7 @@ void check_pack_segments(struct check *c)
 /* Roundings in a sum of n products: a chain of 16, its two joins, then one per step of 32. */
 static double chain(int n)
 {
-    return (n + 31) / 32 + 20;
+    return (n + GEMM_STEP - 1) / GEMM_STEP + 20;
 }
 
 /* An element of a product against the plain sum of its terms and what it was added to. */

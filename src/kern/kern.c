@@ -95,7 +95,7 @@ const struct kern *kern_choose(struct err *e)
 
 static size_t panel_bytes(const struct kern *k, int depth)
 {
-    return (size_t)k->panel * round_up((size_t)depth, 32) * sizeof(bf16);
+    return (size_t)k->panel * round_up((size_t)depth, GEMM_STEP) * sizeof(bf16);
 }
 
 int kern_panels(const struct kern *k, int n)

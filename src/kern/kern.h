@@ -27,7 +27,8 @@
  *                            .c = y, .ldc = n_out, .mode = GEMM_STORE, .scratch = s});
  *
  * A packed B ("B operand", n columns, k deep) is a sequence of panels of k->panel columns, each
- * round_up(k, 32) deep; columns past n and depth past k hold zeros. Its inside is the level's own.
+ * round_up(k, GEMM_STEP) deep; columns past n and depth past k hold zeros. Its inside is the
+ * level's own.
  */
 #pragma once
 
@@ -36,7 +37,8 @@
 #include <stdbool.h>
 
 enum {
-    KV_BLOCK = 32,       // Keys per attention block; also the K step of a matrix product.
+    GEMM_STEP = 32,      // k of one step of a matrix product: what one TDPBF16PS adds.
+    KV_BLOCK = 32,       // Keys per attention block: one step where keys are the depth.
     VOCAB_CHUNK = 1024,  // Columns of the LM head that are ever materialised at once.
     KERN_GUARD = 64,     // Bytes after the last panel of a packed B that a level may read.
     SUMSQ_BLOCK = 65536, // Elements per partial sum of a gradient norm.
@@ -74,7 +76,7 @@ struct wgrad {
     size_t ldy;
     const struct segment *segment; // (n_segments), in the order of summation
     int n_segments;
-    const void *x; // packed by pack_segments: n_in columns, depth sum of round_up(n, 32) or less
+    const void *x; // packed by pack_segments: n_in columns; depth sum of round_up(n, GEMM_STEP)
     int n_in;
     int out_lo, out_hi; // this thread's rows of dw
     float *dw;          // (n_out, ld_dw), row 0 is output 0

@@ -6,9 +6,9 @@
  * is static: a level exports its table (kern_portable, kern_avx2) and nothing else.
  *
  * Operands. An "A operand" is m rows, depth deep; a "B operand" is n columns, depth deep, in panels
- * of LV_PANEL columns. depth is round_up(k, 32); what lies between k and depth is zero, in both.
- * The inside is the level's own: only lv_b_index says where an element of a panel lies. A packed B
- * ends in KERN_GUARD bytes that are read and ignored, and its panels follow each other at
+ * of LV_PANEL columns. depth is round_up(k, GEMM_STEP); what lies between k and depth is zero, in
+ * both. The inside is the level's own: only lv_b_index says where an element of a panel lies. A
+ * packed B ends in KERN_GUARD bytes that are read and ignored, and its panels follow each other at
  * lv_panel_bytes.
  *
  * The `_at` forms pack k values, from depth k0 on, into an operand that has `depth` in all, so that
@@ -37,7 +37,7 @@ struct lv_run {
     int steps, pairs;
 };
 
-/* The pairs of a step of `rows` values of k, 32 at most. */
+/* The pairs of a step of `rows` values of k, GEMM_STEP at most. */
 LV inline int lv_pairs(int rows, enum lv_fill fill)
 {
     return fill == FILL_STEP ? 16 : (rows + 1) / 2;
@@ -46,7 +46,7 @@ LV inline int lv_pairs(int rows, enum lv_fill fill)
 /* The depth of an operand for k values. */
 LV inline int lv_depth(int k)
 {
-    return (k + 31) & ~31;
+    return (k + GEMM_STEP - 1) & ~(GEMM_STEP - 1);
 }
 
 /* Bytes of an A operand. 64-byte alignment is best, 4 suffice. */
@@ -103,7 +103,7 @@ LV inline void lv_pack_b_kn(void *dst, const bf16 *src, size_t ld, int n, int k,
 LV inline void lv_mul(const void *a, const void *b, float *c, size_t ldc, enum gemm_mode mode,
                       int m, int n, int k)
 {
-    const struct lv_run whole = {.steps = lv_depth(k) / 32, .pairs = 16};
+    const struct lv_run whole = {.steps = lv_depth(k) / GEMM_STEP, .pairs = 16};
     lv_mul_at(a, b, lv_depth(k), c, ldc, mode, m, n, &whole, 1);
 }
 

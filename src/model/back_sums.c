@@ -53,7 +53,7 @@ void model_back_matrix(const struct back *k, int which, const bf16 *x, const bf1
 
 static int steps_of(const struct segment *s)
 {
-    return (s->n + KV_BLOCK - 1) / KV_BLOCK;
+    return (s->n + GEMM_STEP - 1) / GEMM_STEP;
 }
 
 /* The rows of step `step` of the order. */
@@ -62,8 +62,8 @@ static struct segment step_rows(const struct back *k, int step)
     const struct segment *s = k->g->order;
     while (step >= steps_of(s))
         step -= steps_of(s++);
-    int first = step * KV_BLOCK;
-    return (struct segment){.row = s->row + first, .n = MIN(KV_BLOCK, s->n - first)};
+    int first = step * GEMM_STEP;
+    return (struct segment){.row = s->row + first, .n = MIN(GEMM_STEP, s->n - first)};
 }
 
 /* Sums of this thread's steps. */

@@ -13,12 +13,12 @@ void grads_carve(struct grads *g, const struct model *m, int rows_max, int promp
     const struct model_config *f = &m->conf;
     size_t N = (size_t)rows_max, D = (size_t)f->D, F = (size_t)f->F;
     size_t q = (size_t)model_q_width(f), qkv = (size_t)model_qkv_width(f);
-    int depth = rows_max + (KV_BLOCK - 1) * segments_max;
+    int depth = rows_max + (GEMM_STEP - 1) * segments_max;
     int x_max = MAX(MAX(f->D, f->F), model_q_width(f));
 
     *g = (struct grads){
         .rows_max = rows_max, .prompts_max = prompts_max, .segments_max = segments_max};
-    g->steps_max = depth / KV_BLOCK + 1;
+    g->steps_max = depth / GEMM_STEP + 1;
     g->step_width = MAX(f->D, model_qkv_width(f) + 2 * f->E);
     g->dx = carve_take(c, N * D * sizeof *g->dx);
     g->wide = carve_take(c, N * MAX(MAX(D, F), qkv) * sizeof *g->wide);

@@ -369,3 +369,10 @@ fail:
     mem_free(more);
     return rc;
 }
+
+double model_flops(const struct model_config *c, double rows, double heads, double keys)
+{
+    double D = c->D, F = c->F, q = model_q_width(c), qkv = model_qkv_width(c);
+    double layer = D * (qkv + q + 3 * F) * rows + 2 * q * keys; // scores, and their sum of values
+    return 2 * (c->L * layer + D * c->V * heads);
+}

@@ -115,6 +115,11 @@ int model_load(const struct model_params *p, const char *dir, const struct model
 int model_save(const struct model_params *p, const char *like, const char *dir,
                const struct model_source *source, struct err *e);
 
+/* Floating-point operations that a forward pass asks for, two a multiply-add: `rows` rows through
+   the layers, `heads` of them through the head, and `keys` keys seen by all rows together. A
+   backward pass asks for twice as many. */
+double model_flops(const struct model_config *c, double rows, double heads, double keys);
+
 /* ---- memory ---- */
 
 /* Lays structures into an arena, or measures what they take of one when it is NULL. */

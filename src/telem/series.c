@@ -42,16 +42,18 @@ static int read_line(struct telem_series *s, const char *line, size_t n, const c
 }
 
 /* A last line without its newline is what a killed run left unfinished: no line. */
-int telem_series_read(struct telem_series *s, const char *path, const char *name, struct err *e)
+int telem_series_read_head(struct telem_series *s, const char *path, uint64_t bytes,
+                           const char *name, struct err *e)
 {
     int rc = 0, line = 1;
     double last = -1;
     struct file_map m = {0};
     *s = (struct telem_series){0};
     TRY(file_map(&m, path, e));
-    for (size_t at = 0; at < m.size; line++) {
+    const size_t size = MIN(m.size, bytes);
+    for (size_t at = 0; at < size; line++) {
         const char *text = (const char *)m.data + at;
-        const char *end = memchr(text, '\n', m.size - at);
+        const char *end = memchr(text, '\n', size - at);
         if (!end)
             break;
         rc = read_line(s, text, (size_t)(end - text), name, &last, e);
@@ -65,4 +67,9 @@ fail:
     file_unmap(&m);
     telem_series_release(s);
     return rc;
+}
+
+int telem_series_read(struct telem_series *s, const char *path, const char *name, struct err *e)
+{
+    return telem_series_read_head(s, path, UINT64_MAX, name, e);
 }

@@ -4,10 +4,12 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static const char METRICS[] = "metrics.jsonl";
 static const char *const phase_name[TELEM_PHASES_N] = {
 #define PHASE_NAME(id, name, share) name,
     TELEM_PHASES(PHASE_NAME)};
@@ -29,7 +31,7 @@ int telem_new(struct telem **out, const struct telem_options *options, struct er
     struct telem *t = mem_calloc(1, sizeof *t);
     t->o = *options;
     if (t->o.dir) {
-        TRY(open_log(&t->metrics, t->o.dir, "metrics.jsonl", e));
+        TRY(open_log(&t->metrics, t->o.dir, METRICS, e));
         TRY(open_log(&t->perf, t->o.dir, "perf.jsonl", e));
     }
     t->begin_ns = t->last_ns = telem_clock(t);
@@ -51,9 +53,11 @@ void telem_free(struct telem *t)
     mem_free(t);
 }
 
-uint64_t telem_metrics_bytes(const struct telem *t)
+struct telem_mark telem_mark(const struct telem *t)
 {
-    return t->metrics.open ? (uint64_t)file_log_size(&t->metrics) : 0;
+    if (!t->metrics.open)
+        return (struct telem_mark){0};
+    return (struct telem_mark){(uint64_t)file_log_size(&t->metrics), t->metrics_crc};
 }
 
 int telem_sync(struct telem *t, struct err *e)
@@ -98,33 +102,34 @@ fail:
     return rc;
 }
 
-static int cut_metrics(struct telem *t, uint64_t bytes, struct err *e)
+int telem_check(const char *dir, struct telem_mark mark, struct err *e)
 {
     int rc = 0;
     struct file_map m = {0};
-    TRY(file_map(&m, t->metrics.path, e));
-    if (bytes > m.size)
+    char *path = file_join(dir, METRICS);
+    TRY(file_map(&m, path, e));
+    if (m.size < mark.bytes)
+        TRY(err_set(e, ERR_STATE, "%s: has %zu bytes, the checkpoint was made after %" PRIu64, path,
+                    m.size, mark.bytes));
+    uint32_t crc = file_crc32(0, m.data, mark.bytes);
+    if (crc != mark.crc)
         TRY(err_set(e, ERR_STATE,
-                    "%s: has %zu bytes, the checkpoint was made after %" PRIu64
-                    "; it is not the file of this run",
-                    t->metrics.path, m.size, bytes));
-    if (bytes > 0 && m.data[bytes - 1] != '\n')
-        TRY(err_set(e, ERR_STATE,
-                    "%s: no line ends after %" PRIu64
-                    " bytes, where the checkpoint was made; it is not the file of this run",
-                    t->metrics.path, bytes));
-    TRY(file_log_truncate(&t->metrics, bytes, e));
+                    "%s: its first %" PRIu64 " bytes have checksum %08" PRIx32
+                    ", the checkpoint says %08" PRIx32,
+                    path, mark.bytes, crc, mark.crc));
 fail:
     file_unmap(&m);
+    mem_free(path);
     return rc;
 }
 
-int telem_resume(struct telem *t, uint64_t metrics_bytes, int64_t step, struct err *e)
+int telem_resume(struct telem *t, struct telem_mark mark, int64_t step, struct err *e)
 {
     int rc = 0;
     if (!t->o.dir)
         return 0;
-    TRY(cut_metrics(t, metrics_bytes, e));
+    TRY(file_log_truncate(&t->metrics, mark.bytes, e));
+    t->metrics_crc = mark.crc;
     TRY(cut_perf(t, step, e));
 fail:
     return rc;
@@ -143,10 +148,16 @@ static void put_perf(const struct telem *t, const uint64_t *counter, struct tele
         telem_put(r, telem_share_s(t, (enum telem_share)i), "time/%s", share_name[i]);
     for (int i = 0; i < TELEM_PHASES_N; i++)
         telem_put(r, t->done_s[i], "time/%s", phase_name[i]);
-    telem_put(r, rate(counter[TELEM_DECODE_TOKENS], t->done_step_s), "tokens_per_s");
+    double tokens_per_s = rate(counter[TELEM_DECODE_TOKENS], t->done_step_s);
+    telem_put(r, tokens_per_s, "tokens_per_s");
+    telem_put(r, tokens_per_s / MAX(t->o.devices, 1), "tokens_per_s_per_device");
     telem_put(r, rate(counter[TELEM_DECODE_TOKENS], t->done_s[TELEM_ROLLOUT]),
               "decode_tokens_per_s");
+    telem_put(r, rate(counter[TELEM_LONGEST_SAMPLE], t->done_s[TELEM_ROLLOUT]),
+              "longest_sample_tokens_per_s");
     telem_put(r, rate(counter[TELEM_TRAIN_TOKENS], t->done_s[TELEM_UPDATE]), "train_tokens_per_s");
+    double flops_s = rate(counter[TELEM_FLOPS], t->done_step_s);
+    telem_put(r, t->o.peak_flops_s > 0 ? flops_s / t->o.peak_flops_s : (double)NAN, "mfu");
     telem_put(r, (double)counter[TELEM_BYTES_SENT], "net/bytes_sent");
     telem_put(r, (double)counter[TELEM_BYTES_RECEIVED], "net/bytes_received");
     telem_put(r, (double)mem_resident(), "memory/anonymous_bytes");
@@ -156,9 +167,9 @@ static void put_perf(const struct telem *t, const uint64_t *counter, struct tele
 static int append(struct telem *t, struct file_log *log, int64_t step, const struct telem_record *r,
                   struct err *e)
 {
+    buf_clear(&t->line);
     if (!log->open)
         return 0;
-    buf_clear(&t->line);
     telem_json(&t->line, step, r);
     return file_log_append(log, t->line.data, t->line.len, e);
 }
@@ -175,6 +186,7 @@ int telem_step(struct telem *t, int64_t step, const struct telem_record *metrics
     for (size_t i = 0; perf && i < perf->n; i++)
         telem_put(&own, perf->item[i].value, "%s", perf->item[i].name);
     TRY(append(t, &t->metrics, step, metrics, e));
+    t->metrics_crc = file_crc32(t->metrics_crc, buf_str(&t->line), t->line.len);
     file_fault_point("metrics");
     TRY(append(t, &t->perf, step, &own, e));
     telem_terminal_step(t, step, metrics, rate(counter[TELEM_DECODE_TOKENS], t->done_step_s));

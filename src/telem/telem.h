@@ -10,7 +10,8 @@
  * of the configuration and nothing else, so that it is byte-identical however a run was stopped and
  * resumed; perf.jsonl gets time, memory and bytes. Each is one line a step, `step` first, handed to
  * the kernel before telem_step returns. A step's line is written before its checkpoint, which
- * records the length of metrics.jsonl; what happens after the line counts to the next one.
+ * records length and checksum of metrics.jsonl (struct telem_mark); what happens after the line
+ * counts to the next one.
  *
  * Nothing here writes to a terminal: text goes to the function that cli hands in.
  *
@@ -42,6 +43,7 @@
     X(REF_LOGP, "ref_logp", COMPUTE) /* reference model */                                         \
     X(ADV, "adv", HOST)              /* advantages and coefficients */                             \
     X(UPDATE, "update", COMPUTE)     /* forward and backward */                                    \
+    X(CHECK, "check", HOST)          /* training's log-probabilities against sampling's */         \
     X(APPLY, "apply", COMPUTE)       /* fold, clip, AdamW, packing of new weights */               \
     X(SYNC, "sync", NETWORK)         /* gradients and weights between hosts */                     \
     X(WAIT, "wait", WAITING)         /* for another host */                                        \
@@ -51,8 +53,10 @@
 
 /* Enumerator, name. */
 #define TELEM_COUNTERS(X)                                                                          \
-    X(DECODE_TOKENS, "decode_tokens") /* completion tokens sampled */                              \
-    X(TRAIN_TOKENS, "train_tokens")   /* tokens through forward and backward */                    \
+    X(DECODE_TOKENS, "decode_tokens")   /* completion tokens sampled */                            \
+    X(LONGEST_SAMPLE, "longest_sample") /* tokens of a step's longest completion */                \
+    X(TRAIN_TOKENS, "train_tokens")     /* tokens through forward and backward */                  \
+    X(FLOPS, "flops")                   /* that the model asks for: model_flops */                 \
     X(BYTES_SENT, "net/bytes_sent")                                                                \
     X(BYTES_RECEIVED, "net/bytes_received")
 
@@ -106,6 +110,8 @@ struct telem_options {
     const char *dir;       // Run folder, which exists; NULL: nothing is written to files.
     int64_t steps;         // of the whole run, for the time left; 0: unknown
     int64_t logging_steps; // steps from one terminal line to the next
+    int devices;           // 0: one
+    double peak_flops_s;   // of all devices; 0: unknown, and mfu is null
     bool live;             // The terminal can rewrite its last line.
     int columns;           // of the terminal, for the live line
 
@@ -122,12 +128,19 @@ struct telem;
 int telem_new(struct telem **t, const struct telem_options *options, struct err *e);
 void telem_free(struct telem *t); // NULL is fine. Ends a live line.
 
-/* Cuts metrics.jsonl to its first `metrics_bytes` and perf.jsonl after the line of `step`; (0, -1)
-   empties both. ERR_STATE when metrics.jsonl has fewer bytes or no line ends there. */
-int telem_resume(struct telem *t, uint64_t metrics_bytes, int64_t step, struct err *e);
+/* The beginning of a metrics.jsonl: what a checkpoint records of it, kept as lines are written. */
+struct telem_mark {
+    uint64_t bytes;
+    uint32_t crc; // of these (file_crc32)
+};
+struct telem_mark telem_mark(const struct telem *t); // All so far; {0} without a folder.
 
-/* Bytes of metrics.jsonl so far: what a checkpoint records. 0 without a folder. */
-uint64_t telem_metrics_bytes(const struct telem *t);
+/* Whether dir's metrics.jsonl begins as the mark says; it may go on. ERR_STATE when it does not. */
+int telem_check(const char *dir, struct telem_mark mark, struct err *e);
+
+/* Cuts metrics.jsonl at a mark that telem_check found to hold, and perf.jsonl after the line of
+   `step`; ({0}, -1) empties both. */
+int telem_resume(struct telem *t, struct telem_mark mark, int64_t step, struct err *e);
 
 /* Flushes both files to disk: a checkpoint that counts on them comes after. Errors: ERR_IO. */
 int telem_sync(struct telem *t, struct err *e);
@@ -166,6 +179,9 @@ struct telem_series {
 /* Reads one metric of a metrics.jsonl or perf.jsonl: x is the step, lines without a number under
    that name are left out. Errors: ERR_IO; ERR_FORMAT naming the line. */
 int telem_series_read(struct telem_series *s, const char *path, const char *name, struct err *e);
+/* The same of the file's first `bytes`. */
+int telem_series_read_head(struct telem_series *s, const char *path, uint64_t bytes,
+                           const char *name, struct err *e);
 void telem_series_release(struct telem_series *s);
 
 struct telem_plot {

@@ -17,6 +17,7 @@ struct recent {
 struct telem {
     struct telem_options o;
     struct file_log metrics, perf; // Owned; closed when o.dir is NULL.
+    uint32_t metrics_crc;          // of what is in metrics
     struct buf line;               // Owned scratch.
 
     /* The step under way. */

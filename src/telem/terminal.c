@@ -90,7 +90,7 @@ static void put_line(const struct telem *t, int64_t step, const struct telem_rec
     put_split(t, out);
     buf_puts(out, "  ");
     telem_duration(out, t->done_step_s);
-    if (t->o.steps > step) {
+    if (t->o.steps > step && t->seconds.n > 0) {
         buf_puts(out, "  left ");
         telem_duration(out, mean(&t->seconds) * (double)(t->o.steps - step));
     }
@@ -101,7 +101,8 @@ void telem_terminal_step(struct telem *t, int64_t step, const struct telem_recor
                          double tokens_per_s)
 {
     double reward;
-    remember(&t->seconds, t->done_step_s);
+    if (step > 0) // before the first step there is only evaluation
+        remember(&t->seconds, t->done_step_s);
     bool due = !t->printed || step % MAX(t->o.logging_steps, 1) == 0 || step == t->o.steps;
     if (t->o.print && due) {
         telem_progress_clear(t);

@@ -153,7 +153,6 @@ struct tensor_meta {
 struct tensor_written {
     char name[64]; // Base name.
     uint64_t size; // bytes
-    uint32_t crc;  // CRC-32 of the whole file (file_crc32).
 };
 
 /* Writes one file, atomically: `path` has the old content or all of the new. written may be NULL.

@@ -103,9 +103,9 @@ static int write_data(struct file_out *f, const struct tensor_source *s, void *p
     return rc;
 }
 
-static void note_written(struct tensor_written *w, const char *path, uint64_t size, uint32_t crc)
+static void note_written(struct tensor_written *w, const char *path, uint64_t size)
 {
-    *w = (struct tensor_written){.size = size, .crc = crc};
+    *w = (struct tensor_written){.size = size};
     snprintf(w->name, sizeof w->name, "%s", file_base(path));
 }
 
@@ -126,7 +126,7 @@ static int write_sorted(const char *path, const struct tensor_source **sources, 
     for (size_t i = 0; i < n_sources; i++)
         TRY(write_data(&f, sources[i], piece, e));
     if (written)
-        note_written(written, path, f.size, f.crc);
+        note_written(written, path, f.size);
     TRY(file_out_commit(&f, e));
 fail:
     file_out_abort(&f);
@@ -205,7 +205,7 @@ static int write_index(const char *dir, const struct tensor_source *sources, siz
     buf_puts(&b, "\n  }\n}\n");
     char *path = file_join(dir, "model.safetensors.index.json");
     int rc = file_write_atomic(path, b.data, b.len, e);
-    note_written(written, path, b.len, file_crc32(0, b.data, b.len));
+    note_written(written, path, b.len);
     mem_free(path);
     mem_free(order);
     buf_release(&b);

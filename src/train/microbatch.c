@@ -16,7 +16,8 @@ void train_start(struct train_run *r, struct device *d, struct train_limits limi
                  int gradient)
 {
     struct device_group *part = r->part;
-    size_t cap = r->part_cap, rows = r->rows, rows_padded = r->rows_padded;
+    size_t cap = r->part_cap;
+    struct train_packing packing = r->packing;
     *r = (struct train_run){.device = d,
                             .limits = limits,
                             .leaf = *leaf,
@@ -25,8 +26,7 @@ void train_start(struct train_run *r, struct device *d, struct train_limits limi
                             .gradient = gradient,
                             .part = part,
                             .part_cap = cap,
-                            .rows = rows,
-                            .rows_padded = rows_padded};
+                            .packing = packing};
     r->scored = leaf->n_groups == 0;
 }
 
@@ -49,14 +49,15 @@ static void add_part(struct train_run *r, struct device_group g)
     mem_grow(&r->part, &r->part_cap, (size_t)b->n_groups + 1, sizeof *r->part);
     r->part[b->n_groups++] = g;
     b->group = r->part;
+    r->packing.samples += (size_t)g.n_samples;
     for (int i = 0; i < g.n_samples; i++) {
-        r->rows += (size_t)g.sample[i].n;
-        r->rows_padded += round_up((size_t)g.sample[i].n, KV_BLOCK);
+        r->packing.rows += (size_t)g.sample[i].n;
+        r->packing.rows_padded += round_up((size_t)g.sample[i].n, GEMM_STEP);
         r->token += (size_t)g.sample[i].n;
     }
     if (b->first) {
-        r->rows += (size_t)prompt_rows(&g);
-        r->rows_padded += round_up((size_t)prompt_rows(&g), KV_BLOCK);
+        r->packing.rows += (size_t)prompt_rows(&g);
+        r->packing.rows_padded += round_up((size_t)prompt_rows(&g), GEMM_STEP);
     }
 }
 
@@ -126,6 +127,7 @@ bool train_begin(struct train_run *r)
     if (r->batch.n_groups == 0)
         take_samples(r);
     r->scored = r->group == r->leaf.n_groups;
+    r->packing.batches++;
     if (r->gradient < 0)
         device_begin_score(r->device, &r->batch);
     else

@@ -40,6 +40,12 @@ struct train_limits {
 /* What a device needs for a budget of rows, raised so that one sample with its prompt fits. */
 struct train_limits train_limits(int row_budget, int prompt_max, int completion_max);
 
+/* How full micro-batches were: sums over all of them. */
+struct train_packing {
+    size_t rows, rows_padded; // and with every segment filled to whole GEMM_STEPs
+    size_t samples, batches;
+};
+
 /* A leaf going through a device, one call at a time. {0}, then train_start. */
 struct train_run {
     struct device *device;
@@ -56,7 +62,7 @@ struct train_run {
     struct device_slice closing; // in flight
     struct device_group *part;   // (cap) its groups; kept for reuse
     size_t part_cap;
-    size_t rows, rows_padded; // sums over all micro-batches, for pack/padding_ratio
+    struct train_packing packing; // kept from leaf to leaf; the caller clears it
 };
 
 void train_start(struct train_run *r, struct device *d, struct train_limits limits,
@@ -103,6 +109,8 @@ struct train_update {
     double max_grad_norm; // 0: no clipping
     struct adamw adamw;   // factor is filled in
     double grad_norm;     // out: of the averaged gradient, before clipping
+    double param_norm;    // out: of the new masters
+    double update_norm;   // out: of the masters' change
     size_t changed;       // out: bf16 weights whose bits changed
 };
 

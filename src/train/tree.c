@@ -212,6 +212,39 @@ fail:
     return rc;
 }
 
+static double norm(const double *block, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += block[i];
+    return sqrt(sum);
+}
+
+/* AdamW on every owner's slice, and the norms over all. */
+static int apply_slices(const struct train_tree *tree, int n, const int *buffer,
+                        struct train_update *u, struct err *e)
+{
+    int rc = 0;
+    size_t count = tree[0].device->n_elements, blocks = (count + SUMSQ_BLOCK - 1) / SUMSQ_BLOCK;
+    double *master_sq = mem_calloc(blocks, sizeof *master_sq);
+    double *move_sq = mem_calloc(blocks, sizeof *move_sq);
+    u->changed = 0;
+    for (int d = 0; d < n; d++) {
+        struct device_apply a = {.buffer = buffer[d], .adamw = u->adamw};
+        train_owned(count, d, n, &a.lo, &a.hi);
+        a.master_sq = master_sq + a.lo / SUMSQ_BLOCK;
+        a.move_sq = move_sq + a.lo / SUMSQ_BLOCK;
+        TRY(device_apply(tree[d].device, &a, e));
+        u->changed += a.changed;
+    }
+    u->param_norm = norm(master_sq, blocks);
+    u->update_norm = norm(move_sq, blocks);
+fail:
+    mem_free(master_sq);
+    mem_free(move_sq);
+    return rc;
+}
+
 int train_apply(struct train_tree *tree, int n, struct train_update *u, struct err *e)
 {
     int rc = 0, buffer[64];
@@ -220,7 +253,6 @@ int train_apply(struct train_tree *tree, int n, struct train_update *u, struct e
     float *piece = mem_alloc(MOVE_PIECE * sizeof *piece);
 
     ASSERT(n <= (int)ARRAY_LEN(buffer));
-    u->changed = 0;
     for (int d = 0; d < n; d++) {
         size_t lo, hi;
         train_owned(count, d, n, &lo, &hi);
@@ -232,12 +264,7 @@ int train_apply(struct train_tree *tree, int n, struct train_update *u, struct e
     if (u->max_grad_norm > 0) // as torch.nn.utils.clip_grad_norm_
         clip = MIN(1, u->max_grad_norm / (u->grad_norm + 1e-6));
     u->adamw.factor = (float)(clip / u->denominator);
-    for (int d = 0; d < n; d++) {
-        struct device_apply a = {.buffer = buffer[d], .adamw = u->adamw};
-        train_owned(count, d, n, &a.lo, &a.hi);
-        TRY(device_apply(tree[d].device, &a, e));
-        u->changed += a.changed;
-    }
+    TRY(apply_slices(tree, n, buffer, u, e));
     TRY(spread_weights(tree, n, (bf16 *)piece, e));
 fail:
     for (int d = 0; d < n; d++)

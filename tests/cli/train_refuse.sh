@@ -182,14 +182,19 @@ rm -rf copy
 cp -r run copy
 printf x | dd of=copy/checkpoint-4/model.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
 crc=$(sed -n 's/.*"model.safetensors", .*"crc32": "\(.*\)".*/\1/p' copy/checkpoint-4/COMPLETE)
-again copy >out 2>err
-[ $? -eq 8 ] && sed 's/checksum [0-9a-f]\{8\},/checksum X,/' err | grep -qxF "loco train: error: \
-copy/checkpoint-4/model.safetensors: has checksum X, COMPLETE says $crc; resume from an earlier \
-checkpoint"
+damaged=", so the checkpoint is not whole; go on with resume_from_checkpoint=copy/checkpoint-3, \
+or remove copy/checkpoint-4"
+# again_but TEXT: copy is refused with status 8 and this text, in which X is a checksum.
+again_but() {
+    again copy >out 2>err
+    [ $? -eq 8 ] && sed 's/checksum [0-9a-f]\{8\},/checksum X,/' err |
+        grep -qxF "loco train: error: $1"
+}
+again_but "copy/checkpoint-4/model.safetensors: has checksum X, COMPLETE says $crc$damaged"
 verdict $? "a wrong checksum"
 rm copy/checkpoint-4/model.safetensors
-refuses "a file that is not there" 3 "loco train: error: copy/checkpoint-4/model.safetensors: \
-cannot open: No such file or directory" again copy
+refuses "a file that is not there" 8 "loco train: error: copy/checkpoint-4/model.safetensors: \
+cannot open: No such file or directory$damaged" again copy
 works "from the checkpoint before" $train --output_dir copy \
     --resume_from_checkpoint copy/checkpoint-3
 same_run run copy
@@ -197,12 +202,38 @@ verdict $? "all is made again"
 size=$(wc -c <copy/checkpoint-4/optimizer-00001-of-00001.safetensors)
 truncate -s 9000 copy/checkpoint-4/optimizer-00001-of-00001.safetensors
 refuses "an optimizer file cut short" 8 "loco train: error: \
-copy/checkpoint-4/optimizer-00001-of-00001.safetensors: has 9000 bytes, COMPLETE says $size; \
-resume from an earlier checkpoint" again copy
+copy/checkpoint-4/optimizer-00001-of-00001.safetensors: has 9000 bytes, COMPLETE says $size\
+$damaged" again copy
+cp copy/checkpoint-4/COMPLETE kept
+# flipped WHAT SCRIPT TEXT: a byte of COMPLETE changed by sed's script is a damaged checkpoint.
+flipped() {
+    sed "$2" kept >copy/checkpoint-4/COMPLETE
+    refuses "$1" 8 "loco train: error: copy/checkpoint-4/$3$damaged" again copy
+}
+cp run/checkpoint-4/* copy/checkpoint-4
+id=$(sed -n 's/.*"run_id": "\(.*\)".*/\1/p' kept)
+flipped "a COMPLETE that is not JSON" 's/"files"/"files!/' \
+    "COMPLETE:4: expected a JSON object as LoCo writes it"
+flipped "a COMPLETE of another version" 's/"format": 1/"format": 9/' \
+    "COMPLETE: expected \"format\": 1; another version of LoCo wrote it"
+flipped "a COMPLETE of nothing" 's/"files"/"filed"/' "COMPLETE: lists no files"
+flipped "a COMPLETE with a name changed" 's/"config.json"/"config.jsoo"/' \
+    "config.jsoo: cannot open: No such file or directory"
+flipped "a COMPLETE with an entry broken" 's/"name": "config.json"/"nane": "config.json"/' \
+    "COMPLETE: an entry has no plain name or no crc32"
+flipped "a COMPLETE of another run" "s/\"$id\"/\"x${id#?}\"/" \
+    "COMPLETE: has run_id x${id#?}, trainer_state.json $id"
+mv copy/checkpoint-3 apart
+sed 's/"files"/"filed"/' kept >copy/checkpoint-4/COMPLETE
+refuses "when it is the only one" 8 "loco train: error: copy/checkpoint-4/COMPLETE: lists no \
+files, so the checkpoint is not whole, and none before it is; remove copy/checkpoint-4 to begin \
+anew" again copy
+mv apart copy/checkpoint-3
 rm copy/checkpoint-4/COMPLETE
 refuses "a checkpoint without COMPLETE" 8 \
-    "loco train: error: copy/checkpoint-4/COMPLETE: not found, so the checkpoint is not whole; \
-resume from another" $train --output_dir copy --resume_from_checkpoint copy/checkpoint-4
+    "loco train: error: copy/checkpoint-4/COMPLETE: cannot open: No such file or \
+directory$damaged" \
+    $train --output_dir copy --resume_from_checkpoint copy/checkpoint-4
 works "is passed over" again copy
 says "which is said" \
     "warning: copy/checkpoint-4 has no COMPLETE, so it is not whole: passed over"
@@ -211,12 +242,6 @@ copy/checkpoint-4.aside now"
 rm -r copy/checkpoint-4.aside
 same_run run copy
 verdict $? "while its step is made again"
-echo '{"format": 2, "run_id": "x", "files": []}' >copy/checkpoint-4/COMPLETE
-refuses "a checkpoint of another version" 4 "loco train: error: copy/checkpoint-4/COMPLETE: \
-expected \"format\": 1; another version of LoCo wrote it" again copy
-echo '{"format": 1, "run_id": "x", "files": []}' >copy/checkpoint-4/COMPLETE
-refuses "a COMPLETE of nothing" 4 "loco train: error: copy/checkpoint-4/COMPLETE: lists no files; \
-resume from another checkpoint" again copy
 refuses "a checkpoint that is not there" 8 \
     "loco train: error: resume_from_checkpoint: nowhere is not a folder" \
     $train --output_dir run --resume_from_checkpoint nowhere
@@ -229,13 +254,53 @@ rm -r young/checkpoint-1
 refuses "going on with another seed before the first checkpoint" 8 \
     "loco train: error: resuming needs the options the run began with: seed was 3, is 42; \
 max_steps was 1, is 4. $remedy" again young
-rm -rf copy
-cp -r run copy
-: >copy/metrics.jsonl
+
+# ---- what a checkpoint counts on beside it ----
+# changed FILE SCRIPT: the folder copy, a run with sed's script applied to a file.
+changed() {
+    rm -rf copy
+    cp -r run copy
+    sed -i "$2" "copy/$1"
+}
+anew="; put it back as it was, or start anew in another output_dir"
+before="; put it back as it was, or go on with resume_from_checkpoint=copy/checkpoint-3"
 bytes=$(wc -c <run/metrics.jsonl)
-refuses "a run whose metrics were lost" 8 "loco train: error: copy/checkpoint-4: \
-copy/metrics.jsonl: has 0 bytes, the checkpoint was made after $bytes; it is not the file of this \
-run" again copy
+crc=$(sed -n 's/.*"metrics_crc32": "\(.*\)".*/\1/p' run/checkpoint-4/trainer_state.json)
+changed metrics.jsonl d
+refuses "metrics that were lost" 8 "loco train: error: copy/metrics.jsonl: has 0 bytes, the \
+checkpoint was made after $bytes$anew" again copy
+rm copy/metrics.jsonl
+refuses "metrics that are not there" 8 "loco train: error: copy/metrics.jsonl: cannot open: No \
+such file or directory$anew" again copy
+changed metrics.jsonl '2s/"step": 2/"step": 3/'
+first="copy/metrics.jsonl: its first $bytes bytes have checksum X, the checkpoint says $crc"
+again_but "$first$anew"
+verdict $? "a byte of the metrics changed"
+changed metrics.jsonl '4s/"step": 4/"step": 5/'
+again_but "$first$before"
+verdict $? "a byte changed after the checkpoint before"
+works "which goes on" $train --output_dir copy --resume_from_checkpoint copy/checkpoint-3
+same_run run copy
+verdict $? "to the same bytes"
+crc=$(printf %08x "$(sed -n '4s/.*"samples_crc32": \([0-9]*\).*/\1/p' run/metrics.jsonl)")
+changed samples/step-4.jsonl '2s/"sample": 1/"sample": 2/'
+again_but "copy/samples/step-4.jsonl: has checksum X, metrics.jsonl says $crc$before"
+verdict $? "a byte of the samples changed"
+changed samples/step-2.jsonl ''
+rm copy/samples/step-2.jsonl
+gone="copy/samples/step-2.jsonl: not found (where samples were removed on purpose, make the file \
+copy/samples/REMOVED)"
+refuses "samples that are not there" 8 "loco train: error: $gone$anew" again copy
+rm -r copy/samples
+refuses "no samples at all" 8 \
+    "loco train: error: $(echo "$gone" | sed 's/step-2/step-1/')$anew" again copy
+mkdir copy/samples
+touch copy/samples/REMOVED
+works "which is meant" again copy
+changed samples/step-2.jsonl 's/^/ /'
+touch copy/samples/REMOVED
+again copy >out 2>err
+verdict $(($? != 8)) "but a change is never meant"
 
 # ---- two processes ----
 $train --output_dir busy --max_steps 100000 --save_steps none >/dev/null 2>&1 &
@@ -272,6 +337,21 @@ full save-state:4 "step 4: saving: full/checkpoint-4.tmp/COMPLETE: cannot write"
 full step:3 "step 3: full/samples/step-3.jsonl: cannot write"
 full samples:2 "step 2: full/metrics.jsonl: cannot append"
 full metrics:2 "step 2: full/perf.jsonl: cannot append"
+
+# A limit on the size of a file, which would otherwise end the process without a word.
+# limited BLOCKS COMMAND...: with files of at most so many blocks of 512 bytes.
+limited() {
+    (ulimit -f "$1" && shift && exec "$@")
+}
+model=$(wc -c <run/checkpoint-4/model.safetensors)
+refuses "a file size limit" 3 "loco train: error: step 1: saving: \
+limit/checkpoint-1.tmp/optimizer-00001-of-00001.safetensors: cannot write: File too large$rest" \
+    limited $((model / 512 + 2)) $train --output_dir limit
+[ -z "$(checkpoints limit 2>/dev/null)" ]
+verdict $? "nothing half-written is left"
+works "it goes on without the limit" again limit
+same_run run limit
+verdict $? "to the same bytes"
 
 # A real one, where a file system may be mounted.
 mkdir disk

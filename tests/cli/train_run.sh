@@ -76,13 +76,20 @@ for name in reward reward_std rewards/exact/mean rewards/random/std frac_reward_
     clip_ratio/low_mean clip_ratio/region_mean importance_ratio/p99 advantage/abs_mean \
     sampling/sampling_logp_difference/max sampling/importance_sampling_ratio/mean grad_norm \
     prompt_length/max approx_kl eval/pass@2 eval/maj@2 eval/mean_length time/step time/rollout \
-    tokens_per_s memory/anonymous_bytes pack/padding_ratio; do
+    tokens_per_s memory/anonymous_bytes pack/padding_ratio pack/seqs_per_row mfu \
+    tokens_per_s_per_device longest_sample_tokens_per_s policy_loss param_norm update_norm \
+    rollout/empty; do
     is "$name is a number" "$(metric run $name | grep -c '^[-0-9.e]*$' | sed 's/^[1-9].*/yes/')" yes
 done
 is "the weighted sum of rewards" "$(
     metric run rewards/exact/mean | tail -n 1 >a
     metric run rewards/random/mean | tail -n 1 | paste a - | awk '{print $1 + $2 / 2}'
 )" "$(metric run reward | tail -n 1)"
+
+is "the samples that say nothing" "$(metric run rollout/empty | tail -n 1)" "$(
+    grep -c '"stop": "stop".*"token_ids": \[[0-9]*\]' run/samples/step-8.jsonl |
+    awk '{print $1 / 16}')"
+is "the samples of a micro-batch" "$(metric run pack/seqs_per_row | tail -n 1)" 4
 
 # time-adds-up, in every step: shares, and phases.
 adds_up() { # NAME...: of these times
@@ -96,7 +103,7 @@ adds_up() { # NAME...: of these times
 holds "compute, network, waiting and host are the step (time-adds-up)" \
     adds_up compute network waiting host
 holds "and so are its phases" \
-    adds_up data rollout reward ref_logp adv update apply sync wait eval save other
+    adds_up data rollout reward ref_logp adv update check apply sync wait eval save other
 
 # ---- samples ----
 is "all samples of a step" "$(wc -l <run/samples/step-8.jsonl)" 16
@@ -137,6 +144,12 @@ is "the best evaluation's is named and kept" "$(checkpoints best)" "$(
     printf 'checkpoint-%d\n' "$best" 6 | sort -u | tr '\n' ' ' | sed 's/ $//')"
 is "it is the highest" "$(metric best eval/reward | awk -v n="$best" '
     NR == 1 || $1 > top {top = $1; at = NR} END {print at}')" "$best"
+works "rewards that are all equal, evaluated from the start" $train --reward format \
+    --output_dir ties --max_steps 4 --save_steps none --load_best_model_at_end \
+    --eval_data d/test.jsonl --eval_steps 2 --eval_on_start
+is "have three evaluations" "$(metric ties eval/reward)" "0 0 0"
+says "the best is the earliest after a step" \
+    "best evaluation: reward 0.0000 after step 2, which is ties/checkpoint-2"
 works "it evaluates" "$loco" eval --model best/checkpoint-$best --data d/test.jsonl \
     --reward random --num_generations 4 --max_prompt_length 16 --max_completion_length 6 --json
 is "to what the run said" "$(sed -n 's/.*"accuracy": \([0-9.]*\).*/\1/p' out | head -n 1)" \
@@ -216,7 +229,7 @@ kill -INT $background
 wait $background
 is "Ctrl-C ends a run with status" $? 130
 background=
-says "it says what it does" "stopping after this step; once more to leave at once"
+says "it says what it does" "stopping after this step or evaluation; once more to leave at once"
 at=$(checkpoints stopped)
 says "and where" "loco train: error: stopped after step ${at#checkpoint-}, which is saved; go on \
 with resume_from_checkpoint=auto"
@@ -234,6 +247,29 @@ wait $background
 is "a second Ctrl-C leaves at once with status" $? 130
 background=
 is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
+seq 20000 | sed 's/.*/{"prompt": "What is &", "answer": "1"}/' >many.jsonl
+$train $long --output_dir early --eval_data many.jsonl --eval_on_start >out 2>err &
+background=$!
+waits_for out
+kill -INT $background
+wait $background
+is "Ctrl-C in the evaluation before the first step ends with status" $? 130
+background=
+says "also there it says what it does" \
+    "stopping after this step or evaluation; once more to leave at once"
+says "and where" "loco train: error: stopped before step 1; go on with resume_from_checkpoint=auto"
+is "the evaluation is kept" "$(metric early step)" "0 0"
+
+# ---- where it cannot speak ----
+full="loco train: error: standard output: cannot write: No space left on device"
+refuses "a dry run that cannot be shown" 3 "$full" \
+    sh -c '"$@" >/dev/full' sh $train --reward random --output_dir none/run --dry_run
+refuses "a run that cannot be shown" 3 \
+    "$full: stopped before step 1; go on with resume_from_checkpoint=auto" \
+    sh -c '"$@" >/dev/full' sh $train --reward random --output_dir mute --max_steps 2
 $train $long --output_dir closed 2>err | head -n 1 >out
 holds "a reader that leaves ends a run, saved" ls closed/checkpoint-*/COMPLETE
+at=$(checkpoints closed)
+is "which is said" "$(cat err)" "loco train: error: standard output: cannot write: Broken pipe: \
+stopped after step ${at#checkpoint-}, which is saved; go on with resume_from_checkpoint=auto"
 finish
