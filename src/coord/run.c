@@ -84,15 +84,26 @@ static int tell_broken(struct run *r, int rc, struct err *e)
                    r->conf->output_dir, r->step + 1);
 }
 
-/* What follows a step: its samples, evaluation, lines and checkpoint. */
-static int conclude(struct run *r, struct err *e)
+/* The step's samples, on disk, and its metrics; with them it is done. */
+static int log_step(struct run *r, struct err *e)
 {
     int rc = 0;
+    telem_enter(r->telem, TELEM_LOG);
     if (trains_by_rewards(r))
         TRY(coord_write_samples(r, e));
     file_fault_point("samples");
     r->step++;
     coord_step_metrics(r);
+fail:
+    telem_leave(r->telem, TELEM_LOG);
+    return rc;
+}
+
+/* What follows a step: its samples, evaluation, lines and checkpoint. */
+static int conclude(struct run *r, struct err *e)
+{
+    int rc = 0;
+    TRY(log_step(r, e));
     if (wants_eval(r))
         TRY(evaluate(r, e));
     if (trains_by_rewards(r) && r->conf->log_completions && r->step % r->conf->logging_steps == 0)

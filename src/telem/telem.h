@@ -47,6 +47,7 @@
     X(APPLY, "apply", COMPUTE)       /* fold, clip, AdamW, packing of new weights */               \
     X(SYNC, "sync", NETWORK)         /* gradients and weights between hosts */                     \
     X(WAIT, "wait", WAITING)         /* for another host */                                        \
+    X(LOG, "log", HOST)              /* a step's samples, written, and its metrics */              \
     X(EVAL, "eval", COMPUTE)                                                                       \
     X(SAVE, "save", HOST)                                                                          \
     X(OTHER, "other", HOST) /* no phase is open */
