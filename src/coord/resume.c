@@ -40,12 +40,11 @@ static int get_text(const json_t *object, const char *key, const char **value, s
     return *value ? 0 : err_set(e, ERR_FORMAT, "trainer_state.json: expected a text %s", key);
 }
 
-static int read_state(struct state *s, const char *dir, struct err *e)
+static int read_fields(struct state *s, struct err *e)
 {
     int rc = 0;
     int64_t metrics_bytes;
     const char *metrics_crc;
-    TRY(coord_read_json(dir, "trainer_state.json", &s->root, e));
     const json_t *cursor = json_object_get(s->root, "data_cursor");
     const json_t *best = json_object_get(s->root, "best_metric");
     TRY(get_int(s->root, "global_step", 0, &s->step, e));
@@ -63,6 +62,14 @@ static int read_state(struct state *s, const char *dir, struct err *e)
     s->best_metric = json_is_number(best) ? json_number_value(best) : (double)NAN;
 fail:
     return rc;
+}
+
+static int read_state(struct state *s, const char *dir, struct err *e)
+{
+    int rc = coord_read_json(dir, "trainer_state.json", &s->root, e);
+    if (rc < 0)
+        return rc;
+    return err_in(e, read_fields(s, e), "%s", dir);
 }
 
 /* ---- whether it is of this run, before anything is loaded ---- */

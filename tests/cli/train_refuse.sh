@@ -254,6 +254,16 @@ rm -r young/checkpoint-1
 refuses "going on with another seed before the first checkpoint" 8 \
     "loco train: error: resuming needs the options the run began with: seed was 3, is 42; \
 max_steps was 1, is 4. $remedy" again young
+rm -rf copy
+cp -r run copy
+state=copy/checkpoint-4/trainer_state.json
+sed -i 's/"metrics_crc32"/"metrics_crc16"/' $state
+crc=$(gzip -c $state | tail -c 8 | od -An -N4 -tx4 --endian=little | tr -d ' ')
+sed -i "/trainer_state.json/s/\"crc32\": \"[0-9a-f]*\"/\"crc32\": \"$crc\"/" \
+    copy/checkpoint-4/COMPLETE
+refuses "a state of another version" 8 "loco train: error: copy/checkpoint-4: trainer_state.json: \
+expected a text metrics_crc32; put it back as it was, or go on with \
+resume_from_checkpoint=copy/checkpoint-3" again copy
 
 # ---- what a checkpoint counts on beside it ----
 # changed FILE SCRIPT: the folder copy, a run with sed's script applied to a file.
