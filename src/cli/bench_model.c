@@ -85,7 +85,7 @@ static struct device_conf plan(const struct bench *b, const struct model_config 
         d.rows = TRAIN_ROWS;
         d.segments = TRAIN_GROUPS * (GROUP + 1);
         d.leaf_tokens = TRAIN_ROWS;
-        d.gradients = 1;
+        d.gradients = train_buffers(1, 0, 1);
     }
     return d;
 }
@@ -154,6 +154,7 @@ static void run_decode(void *ctx)
     note(w, device_decode(w->device, &d, w->e));
 }
 
+/* A step of one leaf: forward, backward, clipping, AdamW and the packing of new weights. */
 static void run_train(void *ctx)
 {
     struct work *w = ctx;
@@ -161,8 +162,21 @@ static void run_train(void *ctx)
                                   .segments = w->device->conf.segments};
     struct train_leaf leaf = {
         .group = w->group, .n_groups = TRAIN_GROUPS, .coef = w->coef, .logprob = w->logprob};
-    train_start(&w->train, w->device, limits, DEVICE_POLICY, 1, &leaf, 0);
+    struct train_tree tree = {.device = w->device};
+    struct train_update update = {.denominator = TRAIN_ROWS,
+                                  .max_grad_norm = 1,
+                                  .adamw = {.lr = 1e-6f,
+                                            .beta1 = 0.9f,
+                                            .beta2 = 0.999f,
+                                            .eps = 1e-8f,
+                                            .bias1 = 0.1f,
+                                            .bias2 = 1e-3f}};
+    int buffer = 0;
+    note(w, train_tree_leaf(&tree, 0, &buffer, w->e));
+    train_start(&w->train, w->device, limits, DEVICE_POLICY, 1, &leaf, buffer);
     note(w, train_all(&w->train, w->e));
+    note(w, train_tree_fold(&tree, w->e));
+    note(w, train_apply(&tree, 1, &update, w->e));
 }
 
 static void lay_out_groups(struct work *w)
