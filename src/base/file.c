@@ -1,4 +1,4 @@
-/* Reading and mapping files, folders, and locks. Writing stands in file_out.c. */
+/* Reading files, folders, and locks. Mapping stands in file_map.c, writing in file_out.c. */
 #include "base/file.h"
 #include "base/file_int.h"
 #include "base/mem.h"
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,11 +28,10 @@ void file_standard(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
             err_die(ERR_IO, "/dev/null: cannot open in place of closed descriptor %d", fd);
     signal(SIGXFSZ, SIG_IGN);
+    file_map_standard();
 }
 
-/* Opens what is no folder for reading and stats it. flags: O_NONBLOCK, so that a pipe without a
-   writer does not wait for one, or 0. */
-static int open_read(const char *path, int flags, int *fd, struct stat *st, struct err *e)
+int file_open_read(const char *path, int flags, int *fd, struct stat *st, struct err *e)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
     if (*fd < 0)
@@ -46,36 +44,6 @@ static int open_read(const char *path, int flags, int *fd, struct stat *st, stru
     if (rc < 0)
         close(*fd);
     return rc;
-}
-
-int file_map(struct file_map *m, const char *path, struct err *e)
-{
-    *m = (struct file_map){0};
-    int fd, rc = 0;
-    struct stat st;
-    TRY(open_read(path, O_NONBLOCK, &fd, &st, e));
-    if (!S_ISREG(st.st_mode)) {
-        rc = err_set(e, ERR_IO,
-                     "%s: is not a regular file, which is needed here since it is read more than "
-                     "once; copy it to a file first",
-                     path);
-    } else if (st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            rc = file_fail(e, path, "map");
-        else
-            *m = (struct file_map){p, (size_t)st.st_size};
-    }
-    close(fd);
-fail:
-    return rc;
-}
-
-void file_unmap(struct file_map *m)
-{
-    if (m->data)
-        munmap((void *)m->data, m->size);
-    *m = (struct file_map){0};
 }
 
 /* Reads fd to its end into b, which may hold at most `max` bytes. Files of /proc have no size. */
@@ -107,7 +75,7 @@ int file_read(const char *path, size_t max, char **data, size_t *size, struct er
     struct buf b = {.max = SIZE_MAX / 2};
     *data = NULL;
     *size = 0;
-    TRY(open_read(path, 0, &fd, &st, e));
+    TRY(file_open_read(path, 0, &fd, &st, e));
     rc = read_all(fd, path, max, &b, e);
     close(fd);
     TRY(rc);

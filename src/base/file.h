@@ -17,7 +17,8 @@ struct file_map {
     size_t size;
 };
 
-/* ERR_IO also for what is not a regular file. */
+/* ERR_IO also for what is not a regular file. A file that becomes shorter while it is mapped, and
+   is read where it ended, ends the process: see file_standard. */
 int file_map(struct file_map *m, const char *path, struct err *e);
 void file_unmap(struct file_map *m);
 
@@ -92,7 +93,8 @@ void file_unlock(struct file_lock *l);
 /* What files need of the process, first in main. Fills descriptors 0, 1 and 2 where the caller of
    this program closed them, so that no file of ours ever gets such a number; what is written to one
    fails, as it would have. A write past the file size limit (ulimit -f) fails as on a full disk,
-   rather than end the process. */
+   rather than end the process. A mapped file that becomes shorter ends the process with a message
+   that names it and ERR_IO's status, rather than by SIGBUS alone. */
 void file_standard(void);
 
 /* dir + "/" + name in a string that the caller frees. */

@@ -28,6 +28,11 @@ void log_speaker(const char *name)
     speaker = name;
 }
 
+const char *log_speaker_name(void)
+{
+    return speaker;
+}
+
 void log_quiet(int on)
 {
     atomic_store(&quiet, on);

@@ -188,11 +188,13 @@ static void *run_driver(void *arg)
     }
 }
 
-/* Signals belong to the program's own threads: ours are born with all of them blocked. */
+/* Signals belong to the program's own threads: ours are born with all of them blocked but SIGBUS,
+   which says that a mapped file became shorter (file_map.c). */
 static void make_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int reason = pthread_create(thread, NULL, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -5,8 +5,8 @@
  * 0, n - 1 workers of the pool the others. pool_start returns at once, so that a host can drive
  * several devices ahead; pool_wait joins it. Waiting threads spin briefly, then park; they park at
  * once when the process has more pool threads than CPUs. Every share and every driver runs with
- * denormals flushed, and with all signals blocked on the pool's own threads. pthreads are used
- * nowhere else.
+ * denormals flushed, and on the pool's own threads with all signals blocked but SIGBUS, which hits
+ * the thread that reads. pthreads are used nowhere else.
  */
 #pragma once
 

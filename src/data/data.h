@@ -27,7 +27,7 @@
  * goes on from there.
  *
  * The file must stay as it is while the set is open: a row that an edit spoiled is refused, and a
- * file cut short ends the process by SIGBUS.
+ * file cut short ends the process with a message and ERR_IO's status (file_standard).
  *
  *     struct data *set;
  *     struct data_cursor cursor = {0};

@@ -14,8 +14,9 @@
  *
  * Refused, each with one message: everything above, tensors of more than TENSOR_DIMS dimensions,
  * shard names with '/' or starting with '.', and a file whose size changed since it was opened. A
- * file cut short by another process between that check and the read still ends this process by
- * SIGBUS: writers must write a new file and rename it over the old one, as tensor_write does.
+ * file cut short by another process between that check and the read ends this process with a
+ * message (file_standard): writers must write a new file and rename it over the old one, as
+ * tensor_write does.
  *
  *     struct tensor_set *set;
  *     const struct tensor *t;

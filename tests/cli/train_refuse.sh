@@ -326,6 +326,21 @@ kill -KILL $background
 wait $background 2>/dev/null
 background=
 
+# ---- files that change ----
+cp d/train.jsonl big.jsonl
+$train --output_dir cut --data big.jsonl --max_steps 100000 --save_steps none >/dev/null 2>err &
+background=$!
+for _ in $(seq 600); do
+    [ -s cut/samples/step-1.jsonl ] && break
+    sleep 0.1
+done
+: >big.jsonl
+wait $background
+[ $? -eq 3 ] && [ "$(tail -n 1 err)" = "loco train: error: big.jsonl: became shorter while it was \
+read; leave files that are in use as they are: write a new file and rename it over the old one" ]
+verdict $? "a data file that becomes shorter while it is read"
+background=
+
 # ---- disks ----
 # full WHERE FILE VERB: the disk is full at that point; what is whole stays whole, and goes on.
 full() {
