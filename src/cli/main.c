@@ -40,18 +40,26 @@ static void put_help(struct buf *out)
         buf_printf(out, "  %3d  %s\n", err_exit_status(codes[i].code), codes[i].text);
 }
 
+/* Nothing may stand behind the first n arguments. */
+static int refuse_more(int argc, char **argv, int n, struct err *e)
+{
+    return argc <= n ? 0
+                     : err_set(e, ERR_USAGE, "unexpected argument '%.60s' behind %s", argv[n],
+                               argv[n - 1]);
+}
+
 /* loco --help, loco help [COMMAND]. */
-static int help(const char *command, struct buf *out, struct err *e)
+static int help(int argc, char **argv, struct buf *out, struct err *e)
 {
     enum conf_command which;
-    if (!command) {
+    if (argc <= 0) {
         put_help(out);
         return 0;
     }
-    int rc = conf_command_find(command, &which, e);
+    int rc = conf_command_find(argv[0], &which, e);
     if (rc == 0)
         conf_help(which, out);
-    return rc;
+    return rc < 0 ? rc : refuse_more(argc, argv, 1, e);
 }
 
 static int plan_fault(struct err *e)
@@ -84,10 +92,10 @@ static int dispatch(int argc, char **argv, struct buf *out, struct err *e)
     enum conf_command command;
     const char *word = argc > 1 ? argv[1] : "--help";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return help(argc > 2 ? argv[2] : NULL, out, e);
+        return help(argc - 2, argv + 2, out, e);
     if (strcmp(word, "--version") == 0) {
         buf_puts(out, "loco " COORD_VERSION "\n");
-        return 0;
+        return refuse_more(argc, argv, 2, e);
     }
     int rc = conf_command_find(word, &command, e);
     if (rc < 0)

@@ -45,35 +45,41 @@ static int value_after(const struct conf_knob *k, int argc, const char *const ar
     return 0;
 }
 
-static int read_bare(enum conf_command command, const char *text, const struct conf_knob **k,
-                     struct err *e)
+/* The bare argument's knob, which none of the n arguments before it is about. */
+static int read_bare(enum conf_command command, const char *text, const struct arg *before, int n,
+                     const struct conf_knob **k, struct err *e)
 {
     const char *name = conf_command_rows[command].positional;
-    if (text[0] != '-' && name[0]) {
-        *k = conf_knob_of(name);
+    bool is_taken = text[0] != '-' && name[0];
+    *k = is_taken ? conf_knob_of(name) : NULL;
+    for (int i = 0; i < n && is_taken; i++)
+        is_taken = before[i].k != *k;
+    if (is_taken)
         return 0;
-    }
     struct buf shown = {0};
     conf_show(text, &shown);
-    int rc =
-        conf_refuse(here, e, "unexpected argument '%s'; options are --name value or name=value",
-                    buf_str(&shown));
+    int rc = *k ? conf_refuse(here, e, "unexpected argument '%s'; %s is given already, and is one",
+                              buf_str(&shown), name)
+                : conf_refuse(here, e,
+                              "unexpected argument '%s'; options are --name value or name=value",
+                              buf_str(&shown));
     buf_release(&shown);
     return rc;
 }
 
-/* Reads the option at argv[*i] and steps over it. */
+/* Reads the option at argv[*i] into all[n_all] and steps over it. */
 static int read_arg(enum conf_command command, int argc, const char *const argv[], int *i,
-                    struct arg *arg, struct err *e)
+                    struct arg *all, int n_all, struct err *e)
 {
     int rc = 0;
+    struct arg *arg = &all[n_all];
     const char *text = argv[*i];
     const char *name = str_starts(text, "--") ? text + 2 : text;
     size_t n = name_before_equals(name);
     char *copy = n > 0 ? mem_strndup(name, n) : mem_strdup(name);
     if (name == text && n == 0) {
         arg->value = text;
-        TRY(read_bare(command, text, &arg->k, e));
+        TRY(read_bare(command, text, all, n_all, &arg->k, e));
     } else {
         TRY(conf_knob_find(command, copy, here, &arg->k, e));
         if (n > 0)
@@ -110,7 +116,7 @@ int conf_parse(struct conf *c, enum conf_command command, int argc, const char *
     for (int i = 0; i < argc; i++)
         c->help = c->help || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
     for (int i = 0; i < argc && !c->help; n++)
-        TRY(read_arg(command, argc, argv, &i, &arg[n], e));
+        TRY(read_arg(command, argc, argv, &i, arg, n, e));
     if (!c->help) {
         TRY(apply(c, arg, n, e));
         TRY(conf_finish(c, e));

@@ -28,6 +28,19 @@ refuses "an unknown command" 2 \
 refuses "help on an unknown command" 2 \
     "loco: error: no command 'evil'; did you mean 'eval'? loco --help lists all" \
     "$loco" help evil
+refuses "help on two commands" 2 "loco: error: unexpected argument 'sft' behind train" \
+    "$loco" help train sft
+refuses "a word behind --version" 2 "loco: error: unexpected argument 'x' behind --version" \
+    "$loco" --version x
+refuses "a second file of rows" 2 \
+    "loco score: error: command line: unexpected argument 'b.jsonl'; rows is given already, and \
+is one" "$loco" score --reward exact a.jsonl b.jsonl
+refuses "a second thing to inspect" 2 \
+    "loco inspect: error: command line: unexpected argument 'd'; path is given already, and is \
+one" "$loco" inspect m d
+refuses "a path by name and a second one" 2 \
+    "loco inspect: error: command line: unexpected argument 'd'; path is given already, and is \
+one" "$loco" inspect --path m d
 refuses "an unknown option" 2 \
     "loco eval: error: command line: no option 'moedl'; did you mean 'model'?" \
     "$loco" eval --moedl x
