@@ -176,12 +176,12 @@ static void only_text_after_the_thought_counts(void **state)
     assert_extracts(&c, "hm </think>\n#### 2", REWARD_RULE_HASH, "2");
 }
 
-static void answers_are_looked_for_in_the_last_4_kb(void **state)
+static void answers_are_looked_for_in_the_last_32_kib(void **state)
 {
     (void)state;
     struct buf text = {0};
     buf_puts(&text, "<think> </think>\\boxed{5}");
-    for (int i = 0; i < 4096 - 9; i++)
+    for (int i = 0; i < 32768 - 9; i++)
         buf_putc(&text, '.');
     struct reward_item item = item_of(buf_str(&text), "5");
     struct reward_result r;
@@ -248,7 +248,7 @@ static void assert_gold_dropped(const char *gold, const char *want)
 static void golds_without_an_answer_are_named(void **state)
 {
     (void)state;
-    char longer[1026];
+    static char longer[32768 + 2];
     memset(longer, '7', sizeof longer - 1);
     longer[sizeof longer - 1] = 0;
     assert_gold_dropped("", "empty");
@@ -258,8 +258,41 @@ static void golds_without_an_answer_are_named(void **state)
     assert_gold_dropped("\\frac{1}{", "braces do not match");
     assert_gold_dropped(longer, "too long");
     assert_true(reward_gold_ok("1,360", 5, NULL));
-    assert_true(reward_gold_ok(longer, 1024, NULL));
+    assert_true(reward_gold_ok(longer, 32768, NULL));
     assert_false(reward_gold_ok("1\0002", 3, NULL));
+}
+
+static void check_same_and_other(const char *gold, bool gold_unparsed, bool answer_unparsed)
+{
+    struct buf text = {0};
+    buf_printf(&text, "\\boxed{%s}", gold);
+    struct reward_result r = judge(&MATH, buf_str(&text), gold);
+    assert_true(r.score[0] == 1.0 && !r.unparsed_completion && !r.unparsed_gold);
+    r = judge(&MATH, "#### 7", gold);
+    assert_true(r.score[0] == 0.0 && !r.unparsed_completion && r.unparsed_gold == gold_unparsed);
+    r = judge(&MATH, buf_str(&text), "7");
+    assert_true(r.score[0] == 0.0 && !r.unparsed_gold && r.unparsed_completion == answer_unparsed);
+    buf_release(&text);
+}
+
+static void equal_texts_are_equal_whatever_their_length(void **state)
+{
+    (void)state;
+    struct buf text = {0};
+    for (int i = 0; i < 5000; i++) {
+        buf_putc(&text, '9');
+        if (text.len == 2000)
+            check_same_and_other(buf_str(&text), false, false);
+    }
+    check_same_and_other(buf_str(&text), true, true); // More digits than are computed with.
+    buf_clear(&text);
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&text, "%sx_{%d}", i ? "+" : "", i);
+    check_same_and_other(buf_str(&text), false, true);
+    check_same_and_other("10^{1000000}", false, true);
+    check_same_and_other("1e1000000", true, true);
+    check_same_and_other("3\\times10^{-99999999999999999999}", true, true);
+    buf_release(&text);
 }
 
 static void the_coin_is_fair_and_keyed_like_the_sample(void **state)
@@ -428,12 +461,13 @@ int main(void)
         cmocka_unit_test(a_phrase_ends_with_its_sentence),
         cmocka_unit_test(numbers_are_taken_whole),
         cmocka_unit_test(only_text_after_the_thought_counts),
-        cmocka_unit_test(answers_are_looked_for_in_the_last_4_kb),
+        cmocka_unit_test(answers_are_looked_for_in_the_last_32_kib),
         cmocka_unit_test(exact_compares_trimmed_text),
         cmocka_unit_test(format_wants_a_marked_answer),
         cmocka_unit_test(several_rewards_keep_their_own_scores),
         cmocka_unit_test(unparsed_is_not_the_same_as_wrong),
         cmocka_unit_test(golds_without_an_answer_are_named),
+        cmocka_unit_test(equal_texts_are_equal_whatever_their_length),
         cmocka_unit_test(the_coin_is_fair_and_keyed_like_the_sample),
         cmocka_unit_test(the_queue_returns_in_order_and_in_slices),
         cmocka_unit_test(threads_change_no_score),

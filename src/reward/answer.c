@@ -1,6 +1,7 @@
 /* The answer checker: numbers by value, anything else by normal form.
  *
- * The gold decides the shape: only a gold that is a number is compared by value.
+ * The gold decides the shape: only a gold that is a number is compared by value. One that is beyond
+ * computing with equals its own text and nothing else.
  */
 #include "reward/reward_int.h"
 
@@ -83,10 +84,9 @@ static char choice_of(const char *s)
     return is_choice ? *s : (char)0;
 }
 
+/* Of two that are not the same to the letter. */
 static bool same_text(const char *gold, const char *answer)
 {
-    if (strcmp(gold, answer) == 0)
-        return true;
     if (choice_of(gold) && choice_of(gold) == choice_of(answer))
         return true;
     return is_words(gold) && is_words(answer) && strcasecmp(gold, answer) == 0;
@@ -102,6 +102,12 @@ static enum reward_verdict check_normal(const char *gold, const char *answer)
     if (gold_kind == REWARD_DEGENERATE)
         verdict = REWARD_UNPARSED_GOLD;
     else if (answer_kind == REWARD_DEGENERATE)
+        verdict = REWARD_UNPARSED_ANSWER;
+    else if (strcmp(gold, answer) == 0)
+        verdict = REWARD_EQUAL;
+    else if (gold_kind == REWARD_BEYOND)
+        verdict = REWARD_UNPARSED_GOLD;
+    else if (answer_kind == REWARD_BEYOND)
         verdict = REWARD_UNPARSED_ANSWER;
     else if (gold_kind == REWARD_NUMBER && answer_kind == REWARD_NUMBER)
         verdict = same_number(&want, &got) ? REWARD_EQUAL : REWARD_DIFFERENT;

@@ -300,7 +300,7 @@ static bool refuse(const char **reason, const char *text)
 bool reward_normalise(const char *s, size_t n, struct buf *out, const char **reason)
 {
     buf_clear(out);
-    if (n > REWARD_ANSWER_BYTES)
+    if (n > REWARD_TAIL_BYTES)
         return refuse(reason, "too long");
     if (memchr(s, 0, n))
         return refuse(reason, "has a NUL");

@@ -7,7 +7,8 @@
  *     frac      = "\frac{" decimal "}{" decimal "}"
  *     decimal   = digits, in groups of three by "," or " " or in one, and a point
  *
- * The input is in normal form (normal.c). A mixed number needs a proper fraction.
+ * The input is in normal form (normal.c). A mixed number needs a proper fraction. What has more
+ * than DIGITS_MAX digits or an exponent beyond EXPONENT_MAX is not computed with.
  */
 #include "reward/reward_int.h"
 
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { EXPONENT_MAX = 4000 };
+enum { EXPONENT_MAX = 4000, DIGITS_MAX = 4096 };
 
 struct decimal {
     mpq_t value;
@@ -59,7 +60,7 @@ static void read_whole(const char **p, char *digits, size_t *n)
 /* d must be initialised. False, with p anywhere, when there is no decimal at p. */
 static bool read_decimal(const char **p, struct decimal *d)
 {
-    char digits[REWARD_ANSWER_BYTES * 4 + 1];
+    char digits[DIGITS_MAX + 1];
     size_t n = 0;
     read_whole(p, digits, &n);
     d->is_whole = **p != '.';
@@ -157,8 +158,10 @@ static enum reward_parse read_power(const char **p, struct reward_number *x)
         return REWARD_NOT_NUMBER;
     long exponent = strtol(*p, &end, 10);
     *p = end;
-    if ((has_brace && !skip(p, "}")) || labs(exponent) > EXPONENT_MAX)
+    if (has_brace && !skip(p, "}"))
         return REWARD_NOT_NUMBER;
+    if (exponent > EXPONENT_MAX || exponent < -EXPONENT_MAX)
+        return REWARD_BEYOND;
     mpq_t power;
     mpq_init(power);
     mpz_ui_pow_ui(mpq_numref(power), 10, (unsigned long)labs(exponent));
@@ -302,10 +305,20 @@ static bool is_product(const char *s, size_t n)
     return n > 0;
 }
 
+static bool has_many_digits(const char *s)
+{
+    size_t n = 0;
+    for (; *s && n <= DIGITS_MAX; s++)
+        n += isdigit((unsigned char)*s) != 0;
+    return n > DIGITS_MAX;
+}
+
 enum reward_parse reward_number_parse(const char *s, bool is_gold, struct reward_number *x)
 {
     *x = (struct reward_number){.decimals = -1};
     mpq_init(x->value);
+    if (has_many_digits(s))
+        return REWARD_BEYOND;
     const char *equals = strchr(s, '=');
     if (equals && is_name(s, (size_t)(equals - s))) {
         x->name = s;

@@ -2,9 +2,9 @@
  *
  * A reward is a pure function of (configuration, completion, gold answer, key): no clock, no
  * signal, no program, no thread of its own, and text is never executed. So scores do not depend on
- * order, threads or hosts. Every path is bounded: answers are looked for in the last 4 kB, and an
- * answer longer than 1 kB, nested deeper than 64 or with an exponent beyond 4,000 counts as
- * unparsed.
+ * order, threads or hosts. Every path is bounded: answers are looked for in the last 32 KiB, what is
+ * nested deeper than 64 counts as unparsed, and so does what differs from its counterpart where
+ * either has more than 4,096 digits or an exponent beyond 4,000.
  *
  *   exact    1 when the trimmed text equals the trimmed gold
  *   format   1 when one of the extraction rules box, hash or phrase fires
@@ -71,7 +71,7 @@ struct reward_result {
     double score[REWARD_MAX]; // (n)
     enum reward_rule rule;    // NONE too when neither format nor math is asked for.
     bool unparsed_completion; // math: no rule fired, or what it found is not an answer.
-    bool unparsed_gold;       // math: see reward_gold_ok.
+    bool unparsed_gold;       // math: see reward_gold_ok; or beyond computing with, and unlike.
 };
 
 /* Counters of a step: integers, so they merge in any order. {0} is empty. */

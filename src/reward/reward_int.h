@@ -11,7 +11,7 @@
 
 #include <gmp.h>
 
-enum { REWARD_TAIL_BYTES = 4096, REWARD_ANSWER_BYTES = 1024 };
+enum { REWARD_TAIL_BYTES = 32768 }; // Nothing longer is an answer.
 
 /* Leaves out blanks at both ends. */
 void reward_trim(const char **text, size_t *len);
@@ -50,6 +50,7 @@ enum reward_parse {
     REWARD_NUMBER,     // A number, whole and finite.
     REWARD_NOT_NUMBER, // Something else.
     REWARD_DEGENERATE, // A division by zero, or NaN.
+    REWARD_BEYOND,     // Too many digits or too large an exponent to compute with.
 };
 
 /* Parses a normal form. An answer (not a gold) may end a chain such as 40*34=1360. */
