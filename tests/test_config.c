@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/str.h"
 #include "model/model.h"
 
 /* The smallest accepted configuration; %s is where a case puts its fields. */
@@ -144,7 +145,11 @@ static void neutral_fields_are_accepted(void **state)
                        "\"sliding_window\": 4096, \"use_sliding_window\": false, "
                        "\"layer_types\": [\"full_attention\", \"full_attention\"], "
                        "\"hidden_act\": \"silu\", \"quantization_config\": null, "
-                       "\"rope_scaling\": null, \"attention_bias\": false, \"num_experts\": 0",
+                       "\"rope_scaling\": null, \"attention_bias\": false, \"num_experts\": 0, "
+                       "\"rope_interleaved\": false, \"is_causal\": true, "
+                       "\"is_llama_config\": true, \"rope_theta\": 7, "
+                       "\"rope_parameters\": {\"rope_type\": \"default\", \"type\": "
+                       "\"default\", \"rope_theta\": 7, \"factor\": null}",
                        &e),
              e);
 }
@@ -204,6 +209,41 @@ static const struct refusal REFUSALS[] = {
      "head_dim 2048 is not supported; expected an even number up to 1024"},
     {"\"rms_norm_eps\": 0", ERR_FORMAT, "rms_norm_eps: expected a positive number"},
     {"\"rope_theta\": \"big\"", ERR_FORMAT, "rope_theta: expected a positive number"},
+    {"\"rms_norm_eps\": 1e300", ERR_FORMAT,
+     "rms_norm_eps: 1e+300 is out of range; expected a number of float32"},
+    {"\"rms_norm_eps\": 1e-60", ERR_FORMAT,
+     "rms_norm_eps: 1e-60 is out of range; expected a number of float32"},
+    {"\"rope_theta\": 1e300", ERR_FORMAT,
+     "rope_theta: 1e+300 is out of range; expected a number of float32"},
+    {"\"rope_theta\": -1", ERR_FORMAT, "rope_theta: expected a positive number"},
+    {"\"hidden_act\": 1", ERR_FORMAT, "hidden_act: expected a string"},
+    {"\"layer_types\": [\"full_attention\"]", ERR_FORMAT,
+     "layer_types has 1 entries, but num_hidden_layers is 2"},
+    {"\"layer_types\": \"full_attention\"", ERR_FORMAT, "layer_types: expected a list"},
+    {"\"is_causal\": false", ERR_UNSUPPORTED,
+     "is_causal = false is not supported; LoCo would compute something else"},
+    {"\"rope_interleaved\": true", ERR_UNSUPPORTED,
+     "rope_interleaved = true is not supported; LoCo would compute something else"},
+    {"\"dual_chunk_attention_config\": {\"chunk_size\": 8}", ERR_UNSUPPORTED,
+     "dual_chunk_attention_config is not supported; give a model without it"},
+    {"\"architectures\": \"LlamaForCausalLM\"", ERR_FORMAT,
+     "architectures: expected a list of strings"},
+    {"\"architectures\": [5]", ERR_FORMAT, "architectures: expected a list of strings"},
+    {"\"rope_scaling\": {\"factor\": 8}", ERR_UNSUPPORTED,
+     "rope_scaling: rope type 'default' has no 'factor'"},
+    {"\"rope_scaling\": {\"rope_type\": 5, \"factor\": 8}", ERR_FORMAT,
+     "rope_scaling: rope_type: expected a string"},
+    {"\"rope_scaling\": {\"type\": {}}", ERR_FORMAT, "rope_scaling: type: expected a string"},
+    {"\"rope_parameters\": {\"rope_type\": \"default\", \"factor\": 8}", ERR_UNSUPPORTED,
+     "rope_parameters: rope type 'default' has no 'factor'"},
+    {"\"rope_scaling\": {\"type\": \"yarn\", \"rope_type\": \"default\"}", ERR_FORMAT,
+     "rope_scaling: rope_type 'default' and type 'yarn' disagree"},
+    {"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+     "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}, "
+     "\"rope_parameters\": {\"rope_type\": \"default\"}",
+     ERR_FORMAT, "rope_scaling and rope_parameters disagree; leave one"},
+    {"\"rope_theta\": 5e5, \"rope_parameters\": {\"rope_theta\": 1e6}", ERR_FORMAT,
+     "rope_theta is 500000, but 1000000 in rope_parameters"},
     {"\"rope_scaling\": 8", ERR_FORMAT, "rope_scaling: expected an object or null"},
     {"\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", ERR_UNSUPPORTED,
      "rope_scaling: rope type 'linear' is not supported; expected default or llama3"},
@@ -247,6 +287,7 @@ static void what_changes_the_arithmetic_is_refused_by_name(void **state)
 }
 
 static const struct refusal TEXTS[] = {
+    {"{\"model_type\": 5}", ERR_FORMAT, "/config.json: model_type: expected a string"},
     {NULL, ERR_IO,
      "/config.json: not found; expected a Hugging Face model folder with config.json, "
      "*.safetensors and tokenizer.json"},
@@ -282,6 +323,24 @@ static void operations_are_counted(void **state)
     assert_true(model_flops(&c, 7, 4, 5) == 7 * 3 * 68 + 4 * 20 + 5 * 3 * 8);
 }
 
+static void a_nul_among_the_numbers_is_refused(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"vocab_size\": 256\0}";
+    const char *dir = check_folder();
+    char *path = file_join(dir, "config.json");
+    struct model_config c;
+    struct err e = {0};
+    struct buf want = {0};
+    buf_printf(&want, "%s: not valid JSON: a NUL at byte 18", path);
+    check_ok(file_write_atomic(path, text, sizeof text - 1, &e), e);
+    assert_true(model_config_load(&c, dir, &e) < 0);
+    check_error(e, ERR_FORMAT, buf_str(&want));
+    buf_release(&want);
+    mem_free(path);
+    check_folder_remove(dir);
+}
+
 static void files_that_are_no_configuration_are_refused(void **state)
 {
     (void)state;
@@ -304,6 +363,7 @@ int main(void)
         cmocka_unit_test(odd_numbers_pass_where_they_do_not_matter),
         cmocka_unit_test(what_changes_the_arithmetic_is_refused_by_name),
         cmocka_unit_test(operations_are_counted),
+        cmocka_unit_test(a_nul_among_the_numbers_is_refused),
         cmocka_unit_test(files_that_are_no_configuration_are_refused),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);

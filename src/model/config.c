@@ -9,6 +9,7 @@
 #include "base/str.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 enum { CONFIG_BYTES_MAX = 16 << 20, LAYERS_MAX = 1024 };
@@ -26,10 +27,14 @@ static int load_json(const char *path, json_t **root, struct err *e)
     int rc = file_read(path, CONFIG_BYTES_MAX, &text, &size, e);
     if (rc < 0)
         return rc;
+    if (strlen(text) < size)
+        rc = err_set(e, ERR_FORMAT, "%s: not valid JSON: a NUL at byte %zu", path, strlen(text));
     buf_json_tame(&tame, text, size);
-    *root = json_loadb(buf_str(&tame), tame.len, JSON_REJECT_DUPLICATES, &problem);
+    *root = rc < 0 ? NULL : json_loadb(buf_str(&tame), tame.len, JSON_REJECT_DUPLICATES, &problem);
     buf_release(&tame);
     mem_free(text);
+    if (rc < 0)
+        return rc;
     if (!*root)
         return err_set(e, ERR_FORMAT, "%s:%d: not valid JSON: %s", path, problem.line,
                        problem.text);
@@ -59,17 +64,34 @@ static int get_int(const json_t *root, const char *key, int fallback, int *out, 
     return 0;
 }
 
+/* Not there, or null. */
+static bool is_absent(const json_t *root, const char *key)
+{
+    const json_t *v = json_object_get(root, key);
+    return !v || json_is_null(v);
+}
+
 static int get_real(const json_t *root, const char *key, double fallback, double *out,
                     struct err *e)
 {
     const json_t *v = json_object_get(root, key);
     *out = fallback;
-    if (!v || json_is_null(v))
+    if (is_absent(root, key))
         return 0;
     if (!json_is_number(v) || !(json_number_value(v) > 0))
         return err_set(e, ERR_FORMAT, "%s: expected a positive number", key);
     *out = json_number_value(v);
+    if (!((float)*out > 0) || isinf((float)*out))
+        return err_set(e, ERR_FORMAT, "%s: %g is out of range; expected a number of float32", key,
+                       *out);
     return 0;
+}
+
+/* *out is NULL when the field is not there. */
+static int get_text(const json_t *root, const char *key, const char **out, struct err *e)
+{
+    *out = json_string_value(json_object_get(root, key));
+    return *out || is_absent(root, key) ? 0 : err_set(e, ERR_FORMAT, "%s: expected a string", key);
 }
 
 static int get_bool(const json_t *root, const char *key, bool fallback, bool *out, struct err *e)
@@ -93,7 +115,8 @@ static int id_of(const json_t *v)
 
 /* ---- refusals ---- */
 
-/* A field that changes the arithmetic: fine when absent, null, false, or this neutral number. */
+/* A field that changes the arithmetic: fine when absent, null, or this neutral number, where false
+   is 0 and true is 1. */
 struct neutral {
     const char *key;
     double value;
@@ -120,14 +143,22 @@ static const struct neutral NEUTRAL[] = {
     {"logit_scale", 1},
     {"clip_qkv", 0},
     {"parallel_attn", 0},
+    {"is_causal", 1},
+    {"rope_interleaved", 0},
 };
+
+static bool is_neutral(const json_t *v, double value)
+{
+    if (json_is_boolean(v))
+        return value == (json_is_true(v) ? 1 : 0);
+    return !v || json_is_null(v) || (json_is_number(v) && json_number_value(v) == value);
+}
 
 static int refuse_extras(const json_t *root, struct err *e)
 {
     for (size_t i = 0; i < ARRAY_LEN(NEUTRAL); i++) {
         const json_t *v = json_object_get(root, NEUTRAL[i].key);
-        if (!v || json_is_null(v) || json_is_false(v) ||
-            (json_is_number(v) && json_number_value(v) == NEUTRAL[i].value))
+        if (is_neutral(v, NEUTRAL[i].value))
             continue;
         struct buf shown = {0};
         char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
@@ -140,19 +171,23 @@ static int refuse_extras(const json_t *root, struct err *e)
         return rc;
     }
     static const char *const ABSENT[] = {"quantization_config", "no_rope_layers",
-                                         "num_nextn_predict_layers"};
+                                         "num_nextn_predict_layers", "dual_chunk_attention_config"};
     for (size_t i = 0; i < ARRAY_LEN(ABSENT); i++) {
-        const json_t *v = json_object_get(root, ABSENT[i]);
-        if (v && !json_is_null(v))
+        if (!is_absent(root, ABSENT[i]))
             return err_set(e, ERR_UNSUPPORTED, "%s is not supported; give a model without it",
                            ABSENT[i]);
     }
     return 0;
 }
 
-static int refuse_windows(const json_t *root, struct err *e)
+/* Of L layers. */
+static int refuse_windows(const json_t *root, int L, struct err *e)
 {
     const json_t *types = json_object_get(root, "layer_types");
+    if (is_absent(root, "layer_types"))
+        return 0;
+    if (!json_is_array(types))
+        return err_set(e, ERR_FORMAT, "layer_types: expected a list");
     for (size_t i = 0; i < json_array_size(types); i++) {
         const char *type = json_string_value(json_array_get(types, i));
         if (!type || strcmp(type, "full_attention") != 0)
@@ -161,19 +196,34 @@ static int refuse_windows(const json_t *root, struct err *e)
                            "full_attention",
                            i, type ? type : "?");
     }
+    if (json_array_size(types) != (size_t)L)
+        return err_set(e, ERR_FORMAT, "layer_types has %zu entries, but num_hidden_layers is %d",
+                       json_array_size(types), L);
     return 0;
+}
+
+/* The first of architectures; NULL when there is none. */
+static int get_class(const json_t *root, const char **class, struct err *e)
+{
+    const json_t *classes = json_object_get(root, "architectures");
+    bool ok = is_absent(root, "architectures") || json_is_array(classes);
+    for (size_t i = 0; i < json_array_size(classes); i++)
+        ok = ok && json_is_string(json_array_get(classes, i));
+    *class = json_string_value(json_array_get(classes, 0));
+    return ok ? 0 : err_set(e, ERR_FORMAT, "architectures: expected a list of strings");
 }
 
 static int read_family(struct model_config *c, const json_t *root, struct err *e)
 {
-    const char *type = json_string_value(json_object_get(root, "model_type"));
-    const json_t *classes = json_object_get(root, "architectures");
+    const char *type, *class;
+    int rc = 0;
+    TRY(get_text(root, "model_type", &type, e));
+    TRY(get_class(root, &class, e));
     if (!type)
         return err_set(e, ERR_FORMAT, "model_type is missing; expected llama, qwen2 or qwen3");
     for (size_t i = 0; i < ARRAY_LEN(FAMILY_TYPE); i++) {
         if (strcmp(type, FAMILY_TYPE[i]) != 0)
             continue;
-        const char *class = json_string_value(json_array_get(classes, 0));
         if (class && strcmp(class, FAMILY_CLASS[i]) != 0)
             return err_set(e, ERR_UNSUPPORTED, "architectures names '%s'; expected %s", class,
                            FAMILY_CLASS[i]);
@@ -182,6 +232,8 @@ static int read_family(struct model_config *c, const json_t *root, struct err *e
     }
     return err_set(e, ERR_UNSUPPORTED,
                    "model_type '%.40s' is not supported; LoCo trains llama, qwen2 and qwen3", type);
+fail:
+    return rc;
 }
 
 /* ---- rope ---- */
@@ -204,47 +256,100 @@ fail:
     return rc;
 }
 
-static int read_rope_object(struct model_config *c, const json_t *rope, struct err *e)
+/* The kind of rope, NULL when the object names none. transformers wrote it as type, then rope_type,
+   for a while both. */
+static int get_rope_type(const json_t *rope, const char **kind, struct err *e)
+{
+    const char *old;
+    int rc = 0;
+    TRY(get_text(rope, "rope_type", kind, e));
+    TRY(get_text(rope, "type", &old, e));
+    if (*kind && old && strcmp(*kind, old) != 0)
+        return err_set(e, ERR_FORMAT, "rope_type '%.40s' and type '%.40s' disagree", *kind, old);
+    *kind = *kind ? *kind : old;
+fail:
+    return rc;
+}
+
+/* What is in the object must mean something to its kind. */
+static int refuse_rope_extras(json_t *rope, const char *kind, struct err *e)
+{
+    static const char *const KNOWN[] = {
+        "rope_type",        "type",
+        "rope_theta",       "partial_rotary_factor", // of every kind
+        "factor",           "low_freq_factor",
+        "high_freq_factor", "original_max_position_embeddings"};
+    size_t n = strcmp(kind, "llama3") == 0 ? ARRAY_LEN(KNOWN) : 4;
+    const char *key;
+    json_t *v;
+    json_object_foreach(rope, key, v)
+    {
+        bool known = json_is_null(v);
+        for (size_t i = 0; i < n; i++)
+            known = known || strcmp(key, KNOWN[i]) == 0;
+        if (!known)
+            return err_set(e, ERR_UNSUPPORTED, "rope type '%s' has no '%.40s'", kind, key);
+    }
+    return 0;
+}
+
+static int read_rope_object(struct model_config *c, json_t *rope, struct err *e)
 {
     int rc = 0;
     double partial;
-    const char *kind = json_string_value(json_object_get(rope, "rope_type"));
-    if (!kind)
-        kind = json_string_value(json_object_get(rope, "type"));
+    const char *kind;
     if (!json_is_object(rope))
         return err_set(e, ERR_FORMAT, "expected an object or null");
     if (json_object_get(rope, "full_attention") || json_object_get(rope, "sliding_attention"))
         return err_set(e, ERR_UNSUPPORTED,
                        "an object per kind of layer is not supported; expected one for all");
+    TRY(get_rope_type(rope, &kind, e));
     TRY(get_real(rope, "rope_theta", c->rope_theta, &c->rope_theta, e));
     TRY(get_real(rope, "partial_rotary_factor", 1, &partial, e));
     if (partial != 1)
         return err_set(e, ERR_UNSUPPORTED, "partial_rotary_factor %g is not supported; expected 1",
                        partial);
-    if (!kind || strcmp(kind, "default") == 0)
-        return 0;
-    if (strcmp(kind, "llama3") == 0)
+    if (kind && strcmp(kind, "default") != 0 && strcmp(kind, "llama3") != 0)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "rope type '%s' is not supported; expected default or llama3", kind);
+    TRY(refuse_rope_extras(rope, kind ? kind : "default", e));
+    if (kind && strcmp(kind, "llama3") == 0)
         return read_llama3(c, rope, e);
-    rc = err_set(e, ERR_UNSUPPORTED, "rope type '%s' is not supported; expected default or llama3",
-                 kind);
 fail:
     return rc;
 }
 
-/* transformers 5 has all in rope_parameters; 4 has rope_theta apart, the rest in rope_scaling. */
+static bool same_rope(const struct model_config *a, const struct model_config *b)
+{
+    return a->rope_theta == b->rope_theta && a->rope_llama3 == b->rope_llama3 &&
+           a->rope_factor == b->rope_factor && a->rope_low == b->rope_low &&
+           a->rope_high == b->rope_high && a->rope_original == b->rope_original;
+}
+
+/* transformers 5 has all in rope_parameters; 4 has rope_theta apart, the rest in rope_scaling. What
+   is said twice must agree. */
 static int read_rope(struct model_config *c, const json_t *root, struct err *e)
 {
-    const char *key = "rope_parameters";
-    const json_t *rope = json_object_get(root, key);
+    static const char *const KEY[] = {"rope_scaling", "rope_parameters"};
     int rc = get_real(root, "rope_theta", 10000, &c->rope_theta, e);
-    if (rc < 0)
-        return rc;
-    if (!rope || json_is_null(rope))
-        rope = json_object_get(root, key = "rope_scaling");
-    if (!rope || json_is_null(rope))
-        return 0;
-    rc = read_rope_object(c, rope, e);
-    return rc < 0 ? err_in(e, rc, "%s", key) : 0;
+    const struct model_config plain = *c;
+    bool read = false;
+    for (size_t i = 0; i < ARRAY_LEN(KEY) && rc == 0; i++) {
+        if (is_absent(root, KEY[i]))
+            continue;
+        struct model_config other = plain;
+        rc = read_rope_object(&other, json_object_get(root, KEY[i]), e);
+        if (rc < 0)
+            return err_in(e, rc, "%s", KEY[i]);
+        if (!is_absent(root, "rope_theta") && other.rope_theta != plain.rope_theta)
+            return err_set(e, ERR_FORMAT, "rope_theta is %.15g, but %.15g in %s", plain.rope_theta,
+                           other.rope_theta, KEY[i]);
+        if (read && !same_rope(c, &other))
+            return err_set(e, ERR_FORMAT, "rope_scaling and rope_parameters disagree; leave one");
+        *c = other;
+        read = true;
+    }
+    return rc;
 }
 
 /* ---- the whole ---- */
@@ -286,19 +391,20 @@ fail:
 
 static int read_biases(struct model_config *c, const json_t *root, struct err *e)
 {
+    int rc = 0;
     bool bias;
-    int rc = get_bool(root, "attention_bias", c->family == MODEL_QWEN2, &bias, e);
-    if (rc < 0)
-        return rc;
+    const char *act;
+    TRY(get_text(root, "hidden_act", &act, e));
+    TRY(get_bool(root, "attention_bias", c->family == MODEL_QWEN2, &bias, e));
     if (bias && c->family != MODEL_QWEN2)
         return err_set(e, ERR_UNSUPPORTED, "attention_bias = true is not supported for %s",
                        FAMILY_TYPE[c->family]);
-    c->qkv_bias = c->family == MODEL_QWEN2;
-    c->qk_norm = c->family == MODEL_QWEN3;
-    const char *act = json_string_value(json_object_get(root, "hidden_act"));
     if (act && strcmp(act, "silu") != 0)
         return err_set(e, ERR_UNSUPPORTED, "hidden_act '%s' is not supported; expected silu", act);
-    return 0;
+    c->qkv_bias = c->family == MODEL_QWEN2;
+    c->qk_norm = c->family == MODEL_QWEN3;
+fail:
+    return rc;
 }
 
 /* eos_token_id is an integer or a list of them. */
@@ -325,8 +431,8 @@ static int read_config(struct model_config *c, const json_t *root, struct err *e
     int rc = 0;
     TRY(read_family(c, root, e));
     TRY(refuse_extras(root, e));
-    TRY(refuse_windows(root, e));
     TRY(read_shape(c, root, e));
+    TRY(refuse_windows(root, c->L, e));
     TRY(read_biases(c, root, e));
     TRY(read_rope(c, root, e));
     TRY(read_eos(c, root, e));

@@ -2,8 +2,8 @@
  *
  * A reward is a pure function of (configuration, completion, gold answer, key): no clock, no
  * signal, no program, no thread of its own, and text is never executed. So scores do not depend on
- * order, threads or hosts. Every path is bounded: answers are looked for in the last 32 KiB, what is
- * nested deeper than 64 counts as unparsed, and so does what differs from its counterpart where
+ * order, threads or hosts. Every path is bounded: answers are looked for in the last 32 KiB; what
+ * is nested deeper than 64 counts as unparsed, and so does what differs from its counterpart where
  * either has more than 4,096 digits or an exponent beyond 4,000.
  *
  *   exact    1 when the trimmed text equals the trimmed gold
