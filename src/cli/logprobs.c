@@ -113,7 +113,9 @@ static int read_row(struct job *j, size_t *n, struct err *e)
     const json_t *text = json_object_get(j->rows.row, "text");
     struct text_ids made = {0};
     int rc = 0;
-    if (ids) {
+    if (ids && text) {
+        rc = cli_rows_refuse(&j->rows, e, "has both \"ids\" and \"text\"; leave one");
+    } else if (ids) {
         rc = cli_get_ids(&j->rows, ids, j->c.model.V, "vocab_size", &j->row_ids, n, e);
     } else if (json_is_string(text) && !j->c.text) {
         rc = cli_rows_refuse(&j->rows, e, "text: %s has no tokenizer.json; give ids",

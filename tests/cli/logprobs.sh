@@ -96,6 +96,8 @@ asks "a whole number with a fraction" '{"ids": [1.0]}' 7 \
 asks "a row without ids and text" '{"id": [1]}' 7 \
     "loco logprobs: error: standard input:1: expected \"ids\", a list of token ids, or \"text\", \
 a string"
+asks "a row with ids and text" '{"ids": [1], "text": "a"}' 7 \
+    "loco logprobs: error: standard input:1: has both \"ids\" and \"text\"; leave one"
 asks "a line that is no object" '\n[1]' 4 \
     "loco logprobs: error: standard input:2: byte 1: not a JSON object: one object {...} a line"
 echo '{"ids": [1]}' | "$loco" logprobs --model "$model" --memory_budget 1MiB 2>"$scratch/err"
