@@ -97,7 +97,8 @@ int cli_inspect_checkpoint(const char *path, json_t *report, struct err *e); // 
 /* A run folder; the curve of its reward (or loss) goes to `curve`. */
 int cli_inspect_run(const char *path, json_t *report, struct buf *curve, struct err *e);
 int cli_inspect_tensors(const char *path, json_t *report, struct err *e); // a file, or an index
-int cli_inspect_tokenizer(const char *path, json_t *report, struct err *e);
+/* A tokenizer: of a model's folder with its vocab_size, or a file with 0. */
+int cli_inspect_tokenizer(const char *path, int vocab_size, json_t *report, struct err *e);
 int cli_inspect_rows(const char *path, json_t *report, struct err *e); // JSONL
 
 /* ---- json.c: values out ---- */

@@ -73,7 +73,7 @@ static int see_weights(void *ctx, size_t lo, size_t n, const bf16 *data, struct 
     return 0;
 }
 
-int cli_inspect_tokenizer(const char *path, json_t *report, struct err *e)
+int cli_inspect_tokenizer(const char *path, int vocab_size, json_t *report, struct err *e)
 {
     struct text *t;
     struct buf lines = {0};
@@ -91,6 +91,8 @@ int cli_inspect_tokenizer(const char *path, json_t *report, struct err *e)
         set_text(about, s, colon ? colon + 2 : "");
     }
     json_object_set_new(report, "tokenizer", about);
+    if (rc == 0 && vocab_size > 0)
+        rc = text_fits(t, path, vocab_size, e);
     buf_release(&lines);
     text_close(t);
     return rc;
@@ -109,7 +111,7 @@ int cli_inspect_model(const char *path, json_t *report, struct err *e)
     put_config(&c, report);
     put_sizes(&params, report);
     if (holds(path, "tokenizer.json"))
-        TRY(cli_inspect_tokenizer(path, report, e));
+        TRY(cli_inspect_tokenizer(path, c.V, report, e));
     json_object_set_new(report, "chat_template", json_boolean(text_has_chat_template(path)));
     TRY(model_load(&params, path, &sink, e));
     set_text(report, "checked",
@@ -170,7 +172,7 @@ static int inspect_file(const char *path, json_t *report, struct err *e)
         return cli_inspect_tensors(path, report, e);
     if (strcmp(name, "tokenizer.json") == 0) {
         set_text(report, "kind", "tokenizer");
-        return cli_inspect_tokenizer(path, report, e);
+        return cli_inspect_tokenizer(path, 0, report, e);
     }
     if (str_ends(name, ".jsonl"))
         return cli_inspect_rows(path, report, e);

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/log.h"
+#include "model/model.h"
 #include "text/text.h"
 
 #include <string.h>
@@ -140,11 +141,22 @@ fail:
     return rc;
 }
 
+/* The tokenizer of a folder, which fits the model there; a model that cannot be read does not
+   matter here. */
+static int open_text(struct text **t, const char *path, struct err *e)
+{
+    struct model_config model;
+    int rc = text_open(t, path, e);
+    if (rc == 0 && file_is_dir(path) && model_config_load(&model, path, NULL) == 0)
+        rc = text_fits(*t, path, model.V, e);
+    return rc;
+}
+
 int cli_tokenize(const struct conf *conf, struct err *e)
 {
     int rc = 0;
     struct job j = {.conf = conf, .out.max = SIZE_MAX / 2};
-    TRY(text_open(&j.text, conf->model, e));
+    TRY(open_text(&j.text, conf->model, e));
     TRY(conf->jsonl ? each_row(&j, e) : whole_text(&j, e));
 fail:
     buf_release(&j.out);

@@ -145,11 +145,12 @@ static int load_unk(struct text *t, const json_t *unk, struct err *e)
         return 0;
     if (!json_is_string(unk))
         return text_json_refuse("model.unk_token", "a string or null", unk, e);
-    bool known = map_get(&t->vocab, json_string_value(unk), json_string_length(unk), &id);
-    for (int byte = 0; byte < 256 && !known; byte++)
-        if (t->bpe.byte_id[byte] < 0)
-            return err_set(e, ERR_FORMAT,
-                           "model.unk_token: is not in model.vocab, which lacks byte %d", byte);
+    char quoted[TEXT_QUOTED];
+    const char *content = json_string_value(unk);
+    size_t n = json_string_length(unk);
+    if (!map_get(&t->vocab, content, n, &id))
+        return err_set(e, ERR_FORMAT, "model.unk_token: %s is not in model.vocab",
+                       text_json_quote(content, n, quoted));
     t->bpe.unk = (int32_t)id;
     return 0;
 }
@@ -158,11 +159,18 @@ static int refuse_extras(const json_t *model, struct err *e)
 {
     const json_t *dropout = json_object_get(model, "dropout");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    if (dropout && !json_is_null(dropout) && json_number_value(dropout) != 0)
+    if (dropout && !json_is_null(dropout) && !json_is_number(dropout))
+        return text_json_refuse("model.dropout", "null", dropout, e);
+    if (json_number_value(dropout) != 0)
         return err_set(e, ERR_UNSUPPORTED, "model.dropout: is set; LoCo takes only null");
     for (size_t i = 0; i < ARRAY_LEN(affixes); i++) {
         const json_t *affix = json_object_get(model, affixes[i]);
-        if (affix && !json_is_null(affix) && json_string_length(affix) != 0)
+        if (affix && !json_is_null(affix) && !json_is_string(affix)) {
+            char at[64];
+            snprintf(at, sizeof at, "model.%s", affixes[i]);
+            return text_json_refuse(at, "a string or null", affix, e);
+        }
+        if (json_string_length(affix) != 0)
             return err_set(e, ERR_UNSUPPORTED, "model.%s: is set; LoCo takes only null or \"\"",
                            affixes[i]);
     }

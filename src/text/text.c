@@ -151,6 +151,16 @@ int32_t text_size(const struct text *t)
     return (int32_t)t->size;
 }
 
+int text_fits(const struct text *t, const char *dir, int vocab_size, struct err *e)
+{
+    if (text_size(t) <= vocab_size)
+        return 0;
+    return err_set(e, ERR_FORMAT,
+                   "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is %d; the "
+                   "folder mixes two models",
+                   dir, text_size(t) - 1, vocab_size);
+}
+
 bool text_is_special(const struct text *t, int32_t id)
 {
     const struct text_token *token = token_of(t, id);

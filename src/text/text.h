@@ -95,6 +95,9 @@ struct text_stream {
 void text_stream_put(struct text_stream *s, const char *bytes, size_t n, struct buf *out);
 void text_stream_end(struct text_stream *s, struct buf *out); // Nothing more will come.
 
+/* Whether a model of so many tokens has all ids of its folder's tokenizer. ERR_FORMAT. */
+int text_fits(const struct text *t, const char *dir, int vocab_size, struct err *e);
+
 /* Appends a few lines on vocabulary, pipeline and bytes without a token, for loco inspect. */
 void text_describe(const struct text *t, struct buf *out);
 

@@ -65,8 +65,9 @@ static int read_added(const json_t *entry, const char *at, struct text_added *a,
     int rc = 0;
     const json_t *content = json_object_get(entry, "content");
     TRY(text_json_keys(entry, at, "id,content,single_word,lstrip,rstrip,normalized,special", e));
-    if (!json_is_string(content))
-        return err_set(e, ERR_FORMAT, "%s.content: expected a string", at);
+    if (json_string_length(content) == 0)
+        return err_set(e, ERR_FORMAT, "%s.content: expected a string%s", at,
+                       json_is_string(content) ? " that is not empty" : "");
     a->content = (char *)json_string_value(content);
     a->len = json_string_length(content);
     rc = text_json_id(json_object_get(entry, "id"), &a->id, e);
@@ -137,7 +138,7 @@ int text_load_added(struct text *t, const json_t *added, struct err *e)
         snprintf(at, sizeof at, "added_tokens[%zu]", i);
         TRY(read_added(json_array_get(added, i), at, &a, e));
         rc = claim_id(&said, added, i, &a, e);
-        if (rc == 0 && a.len > 0)
+        if (rc == 0)
             rc = enter_added(t, &a, e);
         if (rc < 0) {
             err_in(e, rc, "%s", at);

@@ -19,6 +19,16 @@ says "the same" '"parameters": 24800, "weights_bytes": 49600,'
 works "a foreign model" "$loco" inspect "$root/tests/golden/models/llama_rope3"
 says "its rope" "rope type                llama3"
 
+cp -r m mixed
+sed -i 's/"vocab_size": 259/"vocab_size": 200/; s/_token_id": 25[68]/_token_id": 1/' mixed/*.json
+cut="mixed/tokenizer.json: has ids up to 258, but vocab_size in config.json is 200; the folder \
+mixes two models"
+refuses "a tokenizer with ids past the vocabulary" 4 "loco inspect: error: $cut" \
+    "$loco" inspect mixed
+refuses "and no tokenizing with it" 4 "loco tokenize: error: $cut" \
+    "$loco" tokenize --model mixed m/config.json
+works "but with the file alone" "$loco" tokenize --model mixed/tokenizer.json m/config.json
+
 works "weights" "$loco" inspect m/model.safetensors
 says "what is in them" "  model.layers.0.mlp.up_proj.weight               BF16   [128, 32]  8.00 \
 KiB"
