@@ -246,8 +246,8 @@ static void a_saved_configuration_reads_back_to_the_same_bytes(void **state)
     struct buf a = {0}, b = {0};
     assert_int_equal(parse(&first, CONF_TRAIN, args, &e), ERR_USAGE);
     assert_string_equal(e.text,
-                        "command line: reward_weights: expected numbers separated by commas, "
-                        "or none, got '1e300'");
+                        "command line: reward_weights: expected a number below 1e+15, or none, "
+                        "got '1e300'");
     args[10] = "reward_weights=-0.1,12345678.9";
     e = (struct err){0};
     assert_int_equal(parse(&first, CONF_TRAIN, args, &e), 0);

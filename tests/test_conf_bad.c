@@ -49,6 +49,32 @@ static const struct extra bad_arguments[] = {
     {{"kv_memory=2GB"},
      "command line: kv_memory: expected a size of at least 1MiB such as "
      "512MiB or 2G, or auto, got '2GB'"},
+    {{"max_steps=9223372036854775807"},
+     "command line: max_steps: expected an integer of at most 1000000000000000, or none, got "
+     "'9223372036854775807'"},
+    {{"max_steps=99999999999999999999999"},
+     "command line: max_steps: expected an integer of at most 1000000000000000, or none, got "
+     "'99999999999999999999999'"},
+    {{"microbatch_tokens=1000000000000001"},
+     "command line: microbatch_tokens: expected an integer of at most 1000000000000000, got "
+     "'1000000000000001'"},
+    {{"microbatch_tokens=0"},
+     "command line: microbatch_tokens: expected an integer of at least 1, got '0'"},
+    {{"num_train_epochs=1e18"},
+     "command line: num_train_epochs: expected a number below 1e+15, got '1e18'"},
+    {{"num_train_epochs=1e999"},
+     "command line: num_train_epochs: expected a number below 1e+15, got '1e999'"},
+    {{"kv_memory=99999999999T"},
+     "command line: kv_memory: expected a size of at most 1000000000000000 bytes, or auto, got "
+     "'99999999999T'"},
+    {{"reward_weights=1e300"},
+     "command line: reward_weights: expected a number below 1e+15, or none, got '1e300'"},
+    {{"reward_weights=-1e300"},
+     "command line: reward_weights: expected a number of at least -1e+15, or none, got '-1e300'"},
+    {{"learning_rate=1e-400"},
+     "command line: learning_rate: expected 0 or a number of at least 5e-324, the least that a "
+     "double holds, got '1e-400'"},
+    {{"config=true"}, "command line: config: expected a text, or none, got 'true'"},
     {{"model=a\x1b[2J\xff"}, "command line: model: the value is not UTF-8"},
     {{"seed=\x1b[2J"},
      "command line: seed: expected an integer from 0 to 18446744073709551615, got "

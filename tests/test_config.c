@@ -307,8 +307,8 @@ static const struct refusal TEXTS[] = {
     {"{\"model_type\": \"llama\", \"vocab_size\": 100, \"hidden_size\": 65536, "
      "\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 512}",
      ERR_UNSUPPORTED,
-     "/config.json: 512 query heads and 512 key heads of width 128 are not supported; q, k and v "
-     "of a token may have 65536 numbers"},
+     "/config.json: num_attention_heads 512 and num_key_value_heads 512 of head_dim 128 are not "
+     "supported; q, k and v of a token may have 65536 numbers"},
 };
 
 /* By hand: of one row, 6 + 2 + 9 columns of 2 in the layer; of one key, a score and a value. */

@@ -90,6 +90,11 @@ int cli_rows_refuse(const struct cli_rows *r, struct err *e, const char *fmt, ..
 /* Reads all of path (NULL or "-": stdin) into b, byte for byte. *name is for messages. */
 int cli_read_all(const char *path, struct buf *b, const char **name, struct err *e);
 
+/* ---- init.c: a folder to write into ---- */
+
+/* Refuses a file and a folder that is not empty; what is not there is fine. ERR_USAGE, ERR_IO. */
+int cli_refuse_used(const char *dir, struct err *e);
+
 /* ---- inspect_*.c: each adds to the report what it finds at path ---- */
 
 int cli_inspect_model(const char *path, json_t *report, struct err *e);      // model folder

@@ -1,25 +1,9 @@
 /* loco data: a generated task as JSONL files. */
 #include "cli/cli.h"
 
-#include "base/mem.h"
 #include "data/data.h"
 
 #include <inttypes.h>
-
-/* A folder may hold other things, but no file is ever overwritten. */
-static int refuse_existing(const char *dir, struct err *e)
-{
-    static const char *const names[] = {"train.jsonl", "test.jsonl", "sft.jsonl"};
-    int rc = 0;
-    for (size_t i = 0; i < ARRAY_LEN(names) && rc == 0; i++) {
-        char *path = file_join(dir, names[i]);
-        if (file_exists(path))
-            rc = err_set(e, ERR_USAGE, "out: %s exists already; remove it or give another folder",
-                         path);
-        mem_free(path);
-    }
-    return rc;
-}
 
 int cli_data(const struct conf *conf, struct err *e)
 {
@@ -31,7 +15,7 @@ int cli_data(const struct conf *conf, struct err *e)
                                   .sft = (uint64_t)conf->sft_rows};
     TRY(file_mkdirs(conf->out, e));
     TRY(file_lock_dir(&lock, conf->out, e));
-    TRY(refuse_existing(conf->out, e));
+    TRY(cli_refuse_used(conf->out, e));
     TRY(data_task_write(conf_choice_text(conf, "task"), conf->out, conf->seed, &rows, e));
     buf_printf(&out,
                "%s: train.jsonl %" PRIu64 " rows, test.jsonl %" PRIu64 " rows, sft.jsonl %" PRIu64

@@ -228,6 +228,17 @@ static int fill(void *ctx, uint64_t lo, uint64_t hi, void *out, struct err *e)
     return 0;
 }
 
+/* Reads config.json just written: what it refuses is an option of the same name. */
+static int read_back(struct model_config *c, const char *dir, struct err *e)
+{
+    struct err inner = {0};
+    if (model_config_load(c, dir, &inner) == 0)
+        return 0;
+    const char *text = inner.text + strlen(dir);
+    const char *field = strstr(text, ".json: ");
+    return err_set(e, ERR_USAGE, "%s", field ? field + strlen(".json: ") : text);
+}
+
 static int write_weights(const struct conf *conf, const char *dir, uint64_t *count, struct err *e)
 {
     int rc = 0;
@@ -238,7 +249,7 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
     struct tensor_written *written = NULL;
     size_t n_written;
     struct pool *pool = pool_new(pool_cpus());
-    TRY(model_config_load(&config, dir, e));
+    TRY(read_back(&config, dir, e));
     model_params_init(&params, &config);
     source = mem_calloc((size_t)params.n, sizeof *source);
     filling = mem_calloc((size_t)params.n, sizeof *filling);
@@ -271,7 +282,7 @@ fail:
 
 /* ---- the folder ---- */
 
-static int refuse_existing(const char *dir, struct err *e)
+int cli_refuse_used(const char *dir, struct err *e)
 {
     char **names = NULL;
     size_t n = 0;
@@ -324,9 +335,9 @@ int cli_init(const struct conf *conf, struct err *e)
         n--;
     buf_put(&dir, conf->out, n);
     buf_printf(&tmp, "%s.tmp", buf_str(&dir));
-    TRY(refuse_existing(dir.data, e));
+    TRY(cli_refuse_used(dir.data, e));
     TRY(make_new(tmp.data, e));
-    rc = refuse_existing(dir.data, e); // again: another call may have made it just now
+    rc = cli_refuse_used(dir.data, e); // again: another call may have made it just now
     if (rc == 0)
         rc = write_folder(conf, tmp.data, &count, e);
     if (rc == 0)

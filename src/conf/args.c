@@ -98,8 +98,11 @@ static int apply(struct conf *c, const struct arg *arg, int n, struct err *e)
     int rc = 0;
     const struct conf_knob *config = conf_knob_of("config");
     for (int i = 0; i < n; i++) {
-        if (arg[i].k == config)
-            TRY(conf_yaml_file_over(c, arg[i].value, e));
+        if (arg[i].k != config)
+            continue;
+        TRY(conf_set(c, config, arg[i].value, false, here, e));
+        if (c->config)
+            TRY(conf_yaml_file_over(c, c->config, e));
     }
     for (int i = 0; i < n; i++)
         TRY(conf_set(c, arg[i].k, arg[i].value, false, here, e));

@@ -78,6 +78,16 @@ void conf_put(const struct conf *c, const struct conf_knob *k, struct buf *out);
 /* Appends what k accepts: "an integer from 1 to 64, or auto". */
 void conf_expected(const struct conf_knob *k, struct buf *out);
 
+/* "name: expected an integer from 1 to 64, or auto, got 'fast'". Returns ERR_USAGE. */
+int conf_refuse_value(const struct conf_knob *k, const char *text, bool quoted,
+                      struct conf_place at, struct err *e);
+
+/* The unit of a size as a power of two: K, M, G, T or KiB, MiB, GiB, TiB or none. */
+bool conf_unit(const char *unit, int *shift);
+
+/* Whether a decimal, read as value, is not 0 but nearer to it than any double. */
+bool conf_is_underflow(const char *text, double value);
+
 /* k's field in *c: what its kind says in conf/knobs.h. */
 void *conf_field(const struct conf *c, const struct conf_knob *k);
 void conf_field_release(struct conf *c, const struct conf_knob *k);

@@ -270,7 +270,7 @@
     K(INT, head_dim, "auto", "auto", 2, 1024, INIT, CALL,                                          \
       "auto: hidden_size / num_attention_heads")                                                   \
     K(INT, intermediate_size, "auto", "auto", 1, 1048576, INIT, CALL, "auto: 4 * hidden_size")     \
-    K(INT, max_position_embeddings, "2048", NULL, 1, MANY, INIT, CALL, "longest context")          \
+    K(INT, max_position_embeddings, "2048", NULL, 1, 16777216, INIT, CALL, "longest context")      \
     K(REAL, rope_theta, "10000", NULL, 1, MANY, INIT, CALL, "base of the rotary angles")           \
     K(REAL, rms_norm_eps, "1e-6", NULL, 1e-30, 1, INIT, CALL, "added to the mean square in norms") \
     K(REAL, initializer_range, "0.02", NULL, 0, 10, INIT, CALL,                                    \

@@ -68,74 +68,32 @@ void conf_field_release(struct conf *c, const struct conf_knob *k)
     }
 }
 
-static void put_limits(const struct conf_knob *k, const char *noun, struct buf *out)
-{
-    buf_puts(out, noun);
-    if (k->hi < MANY)
-        buf_printf(out, k->kind == REAL ? " from %g to below %g" : " from %.15g to %.15g", k->lo,
-                   k->hi);
-    else if (k->kind != SIZE)
-        buf_printf(out, " of at least %g", k->lo);
-}
-
-void conf_expected(const struct conf_knob *k, struct buf *out)
-{
-    switch (k->kind) {
-    case TEXT:
-        buf_puts(out, "a text");
-        break;
-    case INT:
-        put_limits(k, "an integer", out);
-        break;
-    case SEED:
-        buf_printf(out, "an integer from 0 to %" PRIu64, UINT64_MAX);
-        break;
-    case REAL:
-        put_limits(k, "a number", out);
-        break;
-    case SIZE:
-        buf_puts(out, "a size of at least 1MiB such as 512MiB or 2G");
-        break;
-    case BOOL:
-        buf_puts(out, "true or false");
-        break;
-    case NAMES:
-        buf_puts(out, "names separated by commas");
-        break;
-    case REALS:
-        buf_puts(out, "numbers separated by commas");
-        break;
-    case CHOICE:
-        for (int i = 0; k->choices[i]; i++)
-            buf_printf(out, "%s%s", i > 0 ? ", " : "one of ", k->choices[i]);
-        break;
-    }
-    if (k->word)
-        buf_printf(out, ", or %s", k->word);
-}
-
-/* "name: expected an integer from 1 to 64, or auto, got 'fast'". */
-static int refuse_value(const struct conf_knob *k, const char *text, bool quoted,
-                        struct conf_place at, struct err *e)
-{
-    struct buf expected = {0}, got = {0};
-    conf_expected(k, &expected);
-    conf_show(text, &got);
-    const char *mark = text[0] ? "'" : "";
-    int rc = conf_refuse(at, e, "%s: expected %s, got %s%s%s%s", k->name, buf_str(&expected),
-                         quoted && text[0] ? "the text " : "", mark,
-                         text[0] ? buf_str(&got) : "nothing", mark);
-    buf_release(&expected);
-    buf_release(&got);
-    return rc;
-}
-
 static const struct {
     char letter;
     int shift;
 } size_units[] = {{'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
 
-/* Digits with an optional unit: K, M, G, T or KiB, MiB, GiB, TiB. */
+bool conf_unit(const char *unit, int *shift)
+{
+    *shift = 0;
+    for (size_t i = 0; i < ARRAY_LEN(size_units) && *unit; i++) {
+        if (*unit == size_units[i].letter) {
+            *shift = size_units[i].shift;
+            unit++;
+            unit += strcmp(unit, "iB") == 0 ? 2 : 0;
+            break;
+        }
+    }
+    return !*unit;
+}
+
+bool conf_is_underflow(const char *text, double value)
+{
+    char first = text[strcspn(text, "123456789eE")];
+    return value == 0 && first && first != 'e' && first != 'E';
+}
+
+/* Digits with an optional unit. */
 static bool parse_size(const char *text, int64_t *bytes)
 {
     char digits[24];
@@ -144,17 +102,8 @@ static bool parse_size(const char *text, int64_t *bytes)
         return false;
     memcpy(digits, text, n);
     digits[n] = '\0';
-    int shift = 0;
-    const char *unit = text + n;
-    for (size_t i = 0; i < ARRAY_LEN(size_units) && *unit; i++) {
-        if (*unit == size_units[i].letter) {
-            shift = size_units[i].shift;
-            unit++;
-            unit += strcmp(unit, "iB") == 0 ? 2 : 0;
-            break;
-        }
-    }
-    if (*unit || !str_to_int(digits, bytes) || *bytes > INT64_MAX >> shift)
+    int shift;
+    if (!conf_unit(text + n, &shift) || !str_to_int(digits, bytes) || *bytes > INT64_MAX >> shift)
         return false;
     *bytes <<= shift;
     return true;
@@ -186,7 +135,8 @@ static bool set_seed(const char *text, uint64_t *field)
 static bool set_real(const struct conf_knob *k, const char *text, double *field)
 {
     double value;
-    if (!str_to_double(text, &value) || value < k->lo || value >= k->hi)
+    if (!str_to_double(text, &value) || value < k->lo || value >= k->hi ||
+        conf_is_underflow(text, value))
         return false;
     *field = value;
     return true;
@@ -278,7 +228,7 @@ int conf_set(struct conf *c, const struct conf_knob *k, const char *text, bool q
     case REALS:
         return set_parts(c, k, text, at, e);
     }
-    return ok ? 0 : refuse_value(k, text, quoted, at, e);
+    return ok ? 0 : conf_refuse_value(k, text, quoted, at, e);
 }
 
 static bool is_named(const struct conf_names *names, const char *text)
@@ -298,7 +248,7 @@ static int set_names(struct conf_names *names, const struct conf_knob *k, char *
         const char *name = text[names->n];
         bool value;
         if (!name[0] || is_none(name) || conf_is_bool(name, &value))
-            return refuse_value(k, name, false, at, e);
+            return conf_refuse_value(k, name, false, at, e);
         if (is_named(names, name))
             return conf_refuse(at, e, "%s: '%.60s' is named twice; name it once", k->name, name);
         names->item[names->n] = mem_strdup(name);
@@ -312,7 +262,7 @@ static int set_reals(struct conf_reals *reals, const struct conf_knob *k, char *
     reals->item = mem_calloc((size_t)n, sizeof *reals->item);
     for (; reals->n < n; reals->n++) {
         if (!set_real(k, text[reals->n], &reals->item[reals->n]))
-            return refuse_value(k, text[reals->n], false, at, e);
+            return conf_refuse_value(k, text[reals->n], false, at, e);
     }
     return 0;
 }
@@ -321,7 +271,7 @@ int conf_set_list(struct conf *c, const struct conf_knob *k, char *const *text, 
                   struct conf_place at, struct err *e)
 {
     if (n == 0)
-        return refuse_value(k, "", false, at, e);
+        return conf_refuse_value(k, "", false, at, e);
     conf_field_release(c, k);
     return k->kind == NAMES ? set_names(conf_field(c, k), k, text, n, at, e)
                             : set_reals(conf_field(c, k), k, text, n, at, e);

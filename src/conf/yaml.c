@@ -155,7 +155,8 @@ int conf_yaml_over(struct conf *c, const char *name, const char *text, size_t n,
     struct reader r = {.c = c, .at = {name, 1}};
     if (!yaml_parser_initialize(&r.parser))
         err_die(ERR_MEMORY, "out of memory");
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, n);
+    size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; // of byte order
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text + mark, n - mark);
     yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
     int rc = read_document(&r, e);
     drop_event(&r);

@@ -382,8 +382,8 @@ static int read_shape(struct model_config *c, const json_t *root, struct err *e)
                        LAYERS_MAX);
     if (((int64_t)c->H + 2 * c->G + 1) * c->E > MODEL_TMP)
         return err_set(e, ERR_UNSUPPORTED,
-                       "%d query heads and %d key heads of width %d are not supported; q, k and v "
-                       "of a token may have %d numbers",
+                       "num_attention_heads %d and num_key_value_heads %d of head_dim %d are not "
+                       "supported; q, k and v of a token may have %d numbers",
                        c->H, c->G, c->E, MODEL_TMP);
 fail:
     return rc;

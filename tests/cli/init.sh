@@ -42,6 +42,13 @@ refuses "heads that do not divide the width" 2 \
     "loco init: error: head_dim: hidden_size (256) is no multiple of num_attention_heads (3), so \
 it must be given" \
     "$loco" init --out new --num_attention_heads 3
+refuses "sizes that are not supported" 2 \
+    "loco init: error: num_attention_heads 512 and num_key_value_heads 512 of head_dim 128 are \
+not supported; q, k and v of a token may have 65536 numbers" \
+    "$loco" init --out new --num_attention_heads 512 --head_dim 128
+refuses "a context that is too long" 2 \
+    "loco init: error: command line: max_position_embeddings: expected an integer from 1 to \
+16777216, got '16777217'" "$loco" init --out new --max_position_embeddings 16777217
 refuses "a full disk" 3 \
     "loco init: error: new.tmp/model.safetensors: cannot write: No space left on device" \
     env LOCO_FAULT=enospc:init:1 "$loco" init --out new
@@ -91,7 +98,7 @@ for round in 1 2 3; do
     diff -r race empty >/dev/null && [ ! -e race.tmp ]
     verdict $? "whole"
     at_once "of four calls at once one makes the files, round $round" \
-        "(race: another process is writing into|out: race/.* exists already)" \
+        "(race: another process is writing into|out: race exists and is not empty)" \
         "$loco" data add-noisy --out
     [ "$(cat race/*.jsonl | wc -l)" -eq 14096 ] && [ "$(ls -A race | wc -l)" -eq 3 ]
     verdict $? "whole, too"
@@ -105,8 +112,11 @@ works "the same task" "$loco" data sums --out d2
 cmp -s d/train.jsonl d2/train.jsonl && cmp -s d/sft.jsonl d2/sft.jsonl
 verdict $? "is the same files"
 refuses "files that are there" 2 \
-    "loco data: error: out: d/train.jsonl exists already; remove it or give another folder" \
+    "loco data: error: out: d exists and is not empty; remove it or give another folder" \
     "$loco" data sums --out d
+refuses "a folder of something else" 2 \
+    "loco data: error: out: empty exists and is not empty; remove it or give another folder" \
+    "$loco" data sums --out empty
 refuses "a file for a folder" 3 \
     "loco data: error: d/train.jsonl: cannot make this folder: File exists" \
     "$loco" data sums --out d/train.jsonl

@@ -65,6 +65,11 @@ works "configurations in YAML" sh -c "printf 'task: sums\nout: $scratch/d\n' >$s
     $loco data --config $scratch/c.yaml"
 [ -s "$scratch/d/train.jsonl" ]
 verdict $? "its options are in force"
+works "a byte order mark before YAML, and no other file" sh -c \
+    "printf '\357\273\277task: sums\nout: $scratch/d2\n' >$scratch/c.yaml &&
+    $loco data --config $scratch/c.yaml --config none"
+[ -s "$scratch/d2/train.jsonl" ]
+verdict $? "its first option is in force"
 refuses "a full disk behind stdout" 3 \
     "loco inspect: error: standard output: cannot write: No space left on device" \
     sh -c "$loco inspect $scratch/d/train.jsonl >/dev/full"
