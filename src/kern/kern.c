@@ -1,6 +1,8 @@
 /* Which level runs, and the arithmetic of packed operands that all levels share. */
 #include "kern/kern.h"
 
+#include "base/pool.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,28 +116,20 @@ const void *kern_panel(const struct kern *k, const void *packed, int depth, int 
     return (const char *)packed + (size_t)(n0 / k->panel) * panel_bytes(k, depth);
 }
 
-/* [lo, hi) of n for thread ith of nth, in multiples of grain. */
-static void share(int n, int grain, int ith, int nth, int *lo, int *hi)
-{
-    const int64_t units = (n + grain - 1) / grain;
-    *lo = MIN(n, (int)(units * ith / nth) * grain);
-    *hi = MIN(n, (int)(units * (ith + 1) / nth) * grain);
-}
-
 void kern_gemm_part(const struct kern *k, const struct gemm *g, int ith, int nth)
 {
     struct gemm part = *g;
-    int lo, hi;
+    size_t lo, hi;
     if (g->m >= GEMM_SPLIT_ROWS * nth) {
-        share(g->m, 4, ith, nth, &lo, &hi);
-        part.a += (size_t)lo * g->lda;
-        part.c += (size_t)lo * g->ldc;
-        part.m = hi - lo;
+        pool_split((size_t)g->m, 4, ith, nth, &lo, &hi);
+        part.a += lo * g->lda;
+        part.c += lo * g->ldc;
+        part.m = (int)(hi - lo);
     } else {
-        share(g->n, k->panel, ith, nth, &lo, &hi);
-        part.b = kern_panel(k, g->b, g->k, lo);
+        pool_split((size_t)g->n, (size_t)k->panel, ith, nth, &lo, &hi);
+        part.b = kern_panel(k, g->b, g->k, (int)lo);
         part.c += lo;
-        part.n = hi - lo;
+        part.n = (int)(hi - lo);
     }
     if (part.m > 0 && part.n > 0)
         k->gemm(&part);

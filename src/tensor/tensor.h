@@ -76,7 +76,6 @@ enum tensor_dtype {
 #define TENSOR_ONLY(dtype) (1u << (dtype))
 #define TENSOR_WEIGHTS                                                                             \
     (TENSOR_ONLY(TENSOR_BF16) | TENSOR_ONLY(TENSOR_F16) | TENSOR_ONLY(TENSOR_F32))
-#define TENSOR_ANY ((1u << TENSOR_DTYPE_COUNT) - 1)
 
 struct tensor {
     const char *name; // Owned by the set.
