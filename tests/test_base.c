@@ -186,6 +186,7 @@ static void test_pow_is_within_two_ulp(void **state)
     assert_true(exact_pow(2, 10) == 1024);
     assert_true(isinf(exact_pow(10, 400)));
     assert_true(exact_pow(10, -400) == 0);
+    assert_true(exact_pow(0, 1) == 0 && exact_pow(-0.0, 3) == 0);
 }
 
 static void test_exact_functions_at_their_edges(void **state)

@@ -199,6 +199,13 @@ is "is drawn again and again" \
 holds "and never the same" \
     [ "$(sed 's/.*token_ids//' one/samples/*.jsonl | sort -u | wc -l)" -gt 30 ]
 
+works "no memory of gradients" $train --reward random --output_dir forgets --max_steps 2 \
+    --adam_beta1 0 --adam_beta2 0
+works "nor in a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir forgets-sft \
+    --max_steps 2 --threads 1 --max_prompt_length 16 --adam_beta1 0 --adam_beta2 0
+is "both move" "$(metric forgets update_norm | grep -c '^[0-9.]*[1-9]') \
+$(metric forgets-sft update_norm | grep -c '^[0-9.]*[1-9]')" "2 2"
+
 # ---- memory ----
 works "many steps" $train --reward exact,random --output_dir many --max_steps 150 --save_steps 25 \
     --logging_steps 150 --prompts_per_step 8
