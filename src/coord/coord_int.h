@@ -101,6 +101,7 @@ struct run {
     uint32_t samples_crc; // CRC-32 of the step's samples file
     float temperature;    // of the policy: 1 in supervised training
     int64_t step, steps;  // finished, and of the whole run
+    bool stopping;        // it was asked to, as seen once a step: what that step saves and says
     double best_metric;   // of evaluations after a step so far; NaN before the first
     int64_t best_step;
     char run_id[RUN_ID];     // what the run is a function of, hashed

@@ -254,6 +254,17 @@ wait $background
 is "a second Ctrl-C leaves at once with status" $? 130
 background=
 is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
+short="--reward random --max_steps 5 --save_steps none"
+refuses "a signal before a step looks for it" 130 "
+stopping after this step or evaluation; once more to leave at once
+loco train: error: stopped after step 2, which is saved; go on with resume_from_checkpoint=auto" \
+    env LOCO_FAULT=int:logged:2 $train $short --output_dir seen
+is "ends with that step" "$(checkpoints seen)" checkpoint-2
+refuses "a signal after it" 130 "
+stopping after this step or evaluation; once more to leave at once
+loco train: error: stopped after step 3, which is saved; go on with resume_from_checkpoint=auto" \
+    env LOCO_FAULT=int:concluded:2 $train $short --output_dir unseen
+is "ends with the next one" "$(checkpoints unseen)" checkpoint-3
 seq 20000 | sed 's/.*/{"prompt": "What is &", "answer": "1"}/' >many.jsonl
 $train $long --output_dir early --eval_data many.jsonl --eval_on_start >out 2>err &
 background=$!
