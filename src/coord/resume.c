@@ -157,16 +157,16 @@ static int tell_damaged(const struct run *r, const char *dir, bool counted, cons
 {
     char *before = find_before(r, dir);
     struct buf out = {0};
-    if (counted)
+    if (!before && !counted)
+        buf_puts(&out, ", and none before it is");
+    if (!before || counted)
         buf_puts(&out, "; put it back as it was, or ");
-    else
-        buf_puts(&out, before ? "; " : ", and none before it is; ");
-    if (before)
-        buf_printf(&out, "go on with resume_from_checkpoint=%s%s", before, counted ? "" : ", or ");
-    else if (counted)
+    if (!before)
         buf_puts(&out, "start anew in another output_dir");
-    if (!counted)
-        buf_printf(&out, "remove %s%s", dir, before ? "" : " to begin anew");
+    else if (counted)
+        buf_printf(&out, "go on with resume_from_checkpoint=%s", before);
+    else
+        buf_printf(&out, "; go on with resume_from_checkpoint=%s, or remove %s", before, dir);
     int rc = err_set(e, ERR_STATE, "%s%s", why->text, buf_str(&out));
     buf_release(&out);
     mem_free(before);

@@ -226,8 +226,8 @@ flipped "a COMPLETE of another run" "s/\"$id\"/\"x${id#?}\"/" \
 mv copy/checkpoint-3 apart
 sed 's/"files"/"filed"/' kept >copy/checkpoint-4/COMPLETE
 refuses "when it is the only one" 8 "loco train: error: copy/checkpoint-4/COMPLETE: lists no \
-files, so the checkpoint is not whole, and none before it is; remove copy/checkpoint-4 to begin \
-anew" again copy
+files, so the checkpoint is not whole, and none before it is; put it back as it was, or start anew \
+in another output_dir" again copy
 mv apart copy/checkpoint-3
 rm copy/checkpoint-4/COMPLETE
 refuses "a checkpoint without COMPLETE" 8 \
@@ -249,6 +249,30 @@ refuses "a checkpoint of the run in another folder" 8 \
     "loco train: error: output_dir: new does not hold the run of run/checkpoint-4; give that run's \
 folder, where its metrics and samples go on" \
     $train --output_dir new --resume_from_checkpoint run/checkpoint-4
+rm -rf copy
+cp -r run copy
+rm -r copy/checkpoint-*
+refuses "a run that lost its checkpoints" 8 "loco train: error: copy/metrics.jsonl: has 4 steps, \
+of which one in 1 was saved, but there is no whole checkpoint; put one back, or start anew in \
+another output_dir" again copy
+diff copy/metrics.jsonl run/metrics.jsonl && diff -r copy/samples run/samples
+verdict $? "and keeps what it has"
+rm -r copy/samples copy/env.json
+refuses "metrics that are not a run's" 8 "loco train: error: copy/metrics.jsonl: is not of a LoCo \
+run, since that run's env.json is not beside it; give another output_dir, or move it away" \
+    again copy
+rm -r copy
+mkdir -p copy/samples
+touch copy/metrics.jsonl copy/samples/step-1.jsonl
+refuses "samples that are not a run's" 8 "loco train: error: copy/samples: is not of a LoCo run, \
+since that run's env.json is not beside it; give another output_dir, or move it away" again copy
+[ -e copy/samples/step-1.jsonl ]
+verdict $? "and keeps them"
+rm -r copy
+LOCO_FAULT=step:3 $train --save_steps 3 --output_dir copy >/dev/null 2>&1
+works "a run without a checkpoint yet" again copy
+says "that begins anew says so" \
+    "warning: copy/metrics.jsonl: has 2 steps and no checkpoint, so they are made again"
 works "another run" $train --output_dir young --seed 3 --save_steps none --max_steps 1
 rm -r young/checkpoint-1
 refuses "going on with another seed before the first checkpoint" 8 \

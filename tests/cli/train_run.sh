@@ -103,7 +103,7 @@ adds_up() { # NAME...: of these times
 holds "compute, network, waiting and host are the step (time-adds-up)" \
     adds_up compute network waiting host
 holds "and so are its phases" \
-    adds_up data rollout reward ref_logp adv update check apply sync wait eval save other
+    adds_up data rollout reward ref_logp adv update check apply sync wait log eval save other
 
 # ---- samples ----
 is "all samples of a step" "$(wc -l <run/samples/step-8.jsonl)" 16
