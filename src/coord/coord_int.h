@@ -146,6 +146,10 @@ int coord_read_json(const char *dir, const char *name, json_t **root, struct err
 /* The run_id in it. */
 int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e);
 
+/* The same of a model folder that is a checkpoint: the files that make it a model. Whatever has no
+   COMPLETE is a plain one. */
+int coord_verify_model(const char *dir, struct err *e);
+
 /* resume.c. The checkpoint that the configuration asks for, whole and with all that it counts on in
    output_dir; *dir NULL: start anew. */
 int coord_find_checkpoint(const struct run *r, char **dir, struct err *e);

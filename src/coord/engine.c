@@ -150,6 +150,7 @@ int coord_read(struct coord *c, const struct conf *conf, struct err *e)
     c->kern = kern_choose(e);
     if (!c->kern)
         return ERR_USAGE;
+    TRY(coord_verify_model(conf->model, e));
     TRY(model_config_load(&c->model, conf->model, e));
     if (needs_text(conf))
         TRY(text_open(&c->text, conf->model, e));

@@ -289,6 +289,40 @@ refuses "a state of another version" 8 "loco train: error: copy/checkpoint-4: tr
 expected a text metrics_crc32; put it back as it was, or go on with \
 resume_from_checkpoint=copy/checkpoint-3" again copy
 
+# ---- a checkpoint as a model ----
+# flip FILE: a bit of it changes, in a copy of a checkpoint.
+flip() {
+    rm -rf copy
+    cp -r run/checkpoint-4 copy
+    at=$(($(wc -c <"copy/$1") / 2))
+    byte=$(od -An -tu1 -j $at -N 1 "copy/$1")
+    printf "\\$(printf %o $((byte ^ 1)))" |
+        dd of="copy/$1" bs=1 seek=$at conv=notrunc 2>/dev/null
+}
+# not_read FILE COMMAND...: which refuses the checkpoint for that file.
+not_read() {
+    crc=$(sed -n 's/.*"'"$1"'", .*"crc32": "\(.*\)".*/\1/p' copy/COMPLETE)
+    have=$(gzip -c "copy/$1" | tail -c 8 | od -An -N4 -tx4 --endian=little | tr -d ' ')
+    refuses "loco $2 with a bit of $1 flipped" 8 "loco $2: error: copy/$1: has checksum $have, \
+COMPLETE says $crc, so the checkpoint is not whole; give another model" "$loco" "$2" $3
+}
+for file in model.safetensors config.json tokenizer.json; do
+    flip $file
+    not_read $file generate "--model copy --prompt x --max_completion_length 4"
+    not_read $file eval "--model copy --data d/test.jsonl --reward random"
+    not_read $file logprobs "--model copy --rows d/test.jsonl"
+    not_read $file train "--model copy --data d/train.jsonl --reward random --output_dir new"
+    not_read $file sft "--model copy --data d/sft.jsonl --output_dir new"
+done
+rm copy/COMPLETE
+cp run/checkpoint-4/tokenizer.json copy
+works "without COMPLETE it is a plain model" "$loco" generate --model copy --prompt x \
+    --max_completion_length 4
+flip optimizer-00001-of-00001.safetensors
+rm copy/trainer_state.json
+works "which needs nothing of a run" "$loco" generate --model copy --prompt x \
+    --max_completion_length 4
+
 # ---- what a checkpoint counts on beside it ----
 # changed FILE SCRIPT: the folder copy, a run with sed's script applied to a file.
 changed() {
