@@ -289,6 +289,18 @@ refuses "a state of another version" 8 "loco train: error: copy/checkpoint-4: tr
 expected a text metrics_crc32; put it back as it was, or go on with \
 resume_from_checkpoint=copy/checkpoint-3" again copy
 
+rm -rf copy
+cp -r run copy
+mv copy/checkpoint-3 copy/checkpoint-7
+renamed="loco train: error: copy/checkpoint-7: trainer_state.json says global_step 3, so its name \
+should be checkpoint-3; put it back as it was, or go on with \
+resume_from_checkpoint=copy/checkpoint-4"
+refuses "a checkpoint by another step's name" 8 "$renamed" again copy
+refuses "also when it is named" 8 "$renamed" $train --output_dir copy \
+    --resume_from_checkpoint copy/checkpoint-7
+mv copy/checkpoint-7 elsewhere
+works "a name that is no step's will do" $train --output_dir copy --resume_from_checkpoint elsewhere
+
 # ---- a checkpoint as a model ----
 # flip FILE: a bit of it changes, in a copy of a checkpoint.
 flip() {
