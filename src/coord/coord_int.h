@@ -161,6 +161,9 @@ const char *coord_sft_reject(void *coord, const struct data_row *row);
 
 /* start.c: plan and data; then the folder, the devices, and where the run starts. */
 int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
+/* Whether the run may start in output_dir, and from where: *from is a checkpoint that the caller
+   owns, or NULL. Writes nothing. */
+int run_find_start(const struct run *r, char **from, struct err *e);
 int run_open(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
 void run_close(struct run *r);
 

@@ -186,15 +186,20 @@ fail:
 static int dry_run(struct run *r, const struct conf *conf, const struct coord_sink *sink,
                    struct err *e)
 {
-    int rc = run_plan(r, conf, sink, e);
-    if (rc == 0) {
-        struct buf out = {0};
-        conf_yaml(conf, &out);
-        buf_puts(&out, "\n");
-        coord_header(r, &out);
-        sink->print(sink->ctx, buf_str(&out), out.len);
-        buf_release(&out);
-    }
+    int rc = 0;
+    char *from = NULL;
+    struct buf out = {0};
+    TRY(run_plan(r, conf, sink, e));
+    TRY(run_find_start(r, &from, e));
+    conf_yaml(conf, &out);
+    buf_puts(&out, "\n");
+    coord_header(r, &out);
+    if (from)
+        buf_printf(&out, "resume     %s\n", from);
+    sink->print(sink->ctx, buf_str(&out), out.len);
+fail:
+    buf_release(&out);
+    mem_free(from);
     return rc;
 }
 

@@ -60,12 +60,15 @@ static int plan_data(struct run *r, struct err *e)
                                (uint64_t)r->steps, (double)c->warmup_steps, c->warmup_ratio, e);
 }
 
-/* A run's files never lie among a model's. */
+/* A run's files lie in a folder, and never among a model's. */
 static int check_output(const struct conf *conf, struct err *e)
 {
     int rc = 0;
     char *path = file_join(conf->output_dir, "config.json");
-    if (file_exists(path))
+    if (file_exists(conf->output_dir) && !file_is_dir(conf->output_dir))
+        rc = err_set(e, ERR_USAGE, "output_dir: %s is not a folder; give another name",
+                     conf->output_dir);
+    else if (file_exists(path))
         rc = err_set(e, ERR_USAGE,
                      "output_dir: %s is a model folder, since it holds config.json; give a folder "
                      "of the run's own",
@@ -190,16 +193,11 @@ fail:
     return rc;
 }
 
-/* Takes output_dir for this process and finds where to start: *from is a checkpoint or NULL. */
-static int take_folder(struct run *r, char **from, struct err *e)
+int run_find_start(const struct run *r, char **from, struct err *e)
 {
     int rc = 0;
     bool found = false;
     const struct conf *c = r->conf;
-    char *lock = file_join(c->output_dir, ".lock");
-    r->made_folder = !file_exists(c->output_dir);
-    TRY(file_mkdirs(c->output_dir, e));
-    TRY(file_lock(&r->lock, lock, e));
     TRY(find_run(r, &found, e));
     if (found && !c->resume_from_checkpoint)
         TRY(err_set(e, ERR_STATE,
@@ -209,6 +207,19 @@ static int take_folder(struct run *r, char **from, struct err *e)
     TRY(coord_find_checkpoint(r, from, e));
     if (!*from)
         TRY(check_former(r, e));
+fail:
+    return rc;
+}
+
+/* Takes output_dir for this process and finds where to start. */
+static int take_folder(struct run *r, char **from, struct err *e)
+{
+    int rc = 0;
+    char *lock = file_join(r->conf->output_dir, ".lock");
+    r->made_folder = !file_exists(r->conf->output_dir);
+    TRY(file_mkdirs(r->conf->output_dir, e));
+    TRY(file_lock(&r->lock, lock, e));
+    TRY(run_find_start(r, from, e));
 fail:
     mem_free(lock);
     return rc;

@@ -230,6 +230,8 @@ files, so the checkpoint is not whole, and none before it is; put it back as it 
 in another output_dir" again copy
 mv apart copy/checkpoint-3
 rm copy/checkpoint-4/COMPLETE
+mkdir copy/checkpoint-4.aside
+touch copy/checkpoint-4.aside/kept
 refuses "a checkpoint without COMPLETE" 8 \
     "loco train: error: copy/checkpoint-4/COMPLETE: cannot open: No such file or \
 directory$damaged" \
@@ -238,8 +240,10 @@ works "is passed over" again copy
 says "which is said" \
     "warning: copy/checkpoint-4 has no COMPLETE, so it is not whole: passed over"
 says "and kept" "warning: copy/checkpoint-4 is not a whole checkpoint of this run; it is \
-copy/checkpoint-4.aside now"
-rm -r copy/checkpoint-4.aside
+copy/checkpoint-4.aside-2 now"
+[ -e copy/checkpoint-4.aside/kept ] && [ -e copy/checkpoint-4.aside-2/model.safetensors ]
+verdict $? "beside what was kept before"
+rm -r copy/checkpoint-4.aside copy/checkpoint-4.aside-2
 same_run run copy
 verdict $? "while its step is made again"
 refuses "a checkpoint that is not there" 8 \
@@ -473,9 +477,32 @@ if $user true 2>/dev/null; then
 else
     echo "skipped: folders that cannot be written, since there is no setpriv here"
 fi
-refuses "an output folder that is a file" 3 \
-    "loco train: error: d/test.jsonl: cannot make this folder: File exists" \
+refuses "an output folder that is a file" 2 \
+    "loco train: error: output_dir: d/test.jsonl is not a folder; give another name" \
     $train --output_dir d/test.jsonl
+
+# ---- without starting ----
+refuses "a dry run from nowhere" 8 \
+    "loco train: error: resume_from_checkpoint: nowhere is not a folder" \
+    $train --output_dir new --resume_from_checkpoint nowhere --dry_run
+refuses "a dry run where there is a file" 2 \
+    "loco train: error: output_dir: d/test.jsonl is not a folder; give another name" \
+    $train --output_dir d/test.jsonl --dry_run
+refuses "a dry run where there is a run" 8 \
+    "loco train: error: output_dir: run holds a run already; give another folder, or \
+resume_from_checkpoint=auto to go on with it" $train --output_dir run --dry_run
+refuses "a dry run of another run" 8 \
+    "loco train: error: run/checkpoint-4: resuming needs the options the run began with: seed was \
+42, is 1. $remedy" again run --seed 1 --dry_run
+rm -rf copy
+cp -r run copy
+works "a dry run that goes on" again copy --dry_run
+says "from where" "resume     copy/checkpoint-4"
+diff -r run copy
+verdict $? "changes nothing"
+works "a dry run that begins anew" again new --dry_run
+[ ! -e new ]
+verdict $? "makes nothing"
 
 # ---- a caller that closed the standard descriptors ----
 (exec $train --output_dir closed <&- >&- 2>&-)
