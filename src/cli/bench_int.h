@@ -79,6 +79,14 @@ int bench_products(const struct bench *b, const struct model_config *c, struct b
 
 /* ---- bench_model.c: a device at work ---- */
 
+/* Whether a model folder is measured, not the built-in shape. */
+bool bench_is_folder(const struct conf *conf);
+
 /* Rows of decode, prefill and training, as conf->part asks, and the memory that they took. */
 int bench_model(const struct bench *b, const struct conf *conf, json_t *rows, json_t *memory,
                 struct err *e);
+
+/* ---- bench_start.c ---- */
+
+/* The best time to a first token of a model folder that has a tokenizer. */
+int bench_start(const struct bench *b, const char *model, json_t *o, struct err *e);

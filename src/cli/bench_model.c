@@ -108,7 +108,7 @@ fail:
     return rc;
 }
 
-static bool is_folder(const struct conf *conf)
+bool bench_is_folder(const struct conf *conf)
 {
     return strcmp(conf->model, "built-in") != 0;
 }
@@ -288,12 +288,12 @@ int bench_model(const struct bench *b, const struct conf *conf, json_t *rows, js
     struct done done[DONE_MAX];
     struct work *w = mem_calloc(1, sizeof *w);
     *w = (struct work){.b = b, .e = e};
-    if (is_folder(conf))
+    if (bench_is_folder(conf))
         TRY(model_config_load(&c, conf->model, e));
     d = plan(b, &c, conf->part);
     TRY(cpu_open(&w->device, &d, e));
-    TRY(is_folder(conf) ? device_load(w->device, DEVICE_POLICY, conf->model, e)
-                        : fill_with_noise(w->device, e));
+    TRY(bench_is_folder(conf) ? device_load(w->device, DEVICE_POLICY, conf->model, e)
+                              : fill_with_noise(w->device, e));
     for (size_t i = 0; i < ARRAY_LEN(w->token); i++)
         w->token[i] = (int)rng_below(rng_key(0, RNG_DATA), (uint32_t)i, 0, 0, 0, (uint32_t)c.V);
     lay_out_groups(w);
