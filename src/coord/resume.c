@@ -128,7 +128,8 @@ static int check_name(const struct state *s, const char *dir, struct err *e)
                    dir, s->step, s->step);
 }
 
-/* Its name, and what it counts on in output_dir: metrics and samples up to its step, to the byte. */
+/* Its name, and what it counts on in output_dir: metrics and samples up to its step, to the
+   byte. */
 static int check_counted(const struct run *r, const char *dir, struct err *e)
 {
     int rc = 0;

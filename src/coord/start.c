@@ -118,8 +118,8 @@ static int find_run(const struct run *r, bool *found, struct err *e)
     return rc;
 }
 
-/* metrics.jsonl and samples that no run of LoCo's made would be cut, so they are refused. A run makes
-   an empty metrics.jsonl before its env.json, and samples after it. */
+/* metrics.jsonl and samples that no run of LoCo's made would be cut, so they are refused. A run
+   makes an empty metrics.jsonl before its env.json, and samples after it. */
 static int check_foreign(const struct run *r, struct err *e)
 {
     struct err ignored = {0};

@@ -38,8 +38,8 @@
  * the KL term still acts on it. A truncated sample under mask_truncated trains no token, but counts
  * in B and in its group's mean and deviation. NaN never leaves a masked token.
  *
- * Sums are 128-bit fixed point, hence exact: statistics are the same bits in any order of samples and
- * groups.
+ * Sums are 128-bit fixed point, hence exact: statistics are the same bits in any order of samples
+ * and groups.
  *
  *     grpo_total(c, scores);                                  for each sample of a group
  *     grpo_advantages(c->scale, totals, S, advantages);
