@@ -375,15 +375,17 @@ static void test_planned_full_disk_leaves_nothing_half_written(void **state)
 static void test_fault_plans_are_checked(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"save",   ":3",          "save:",    "save:0",
-                                      "save:x", "enospc:save", "enospc::1"};
+    static const char *const bad[] = {"save",   ":3",          "save:",     "save:0",
+                                      "save:x", "enospc:save", "enospc::1", "int:1"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct err e = {0};
         char want[200];
         assert_int_equal(file_fault_plan(bad[i], &e), ERR_USAGE);
-        snprintf(want, sizeof want,
-                 "fault '%s': expected POINT:N or enospc:POINT:N with N at least 1, as in save:3",
-                 bad[i]);
+        snprintf(
+            want, sizeof want,
+            "fault '%s': expected POINT:N, enospc:POINT:N or int:POINT:N with N at least 1, as "
+            "in save:3",
+            bad[i]);
         check_error(e, ERR_USAGE, want);
     }
 }

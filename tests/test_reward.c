@@ -375,16 +375,15 @@ static void find_metric(void *ctx, const char *name, double value)
     buf_printf(b, "%s %g\n", name, value);
 }
 
-static void counters_merge_and_become_metrics(void **state)
+static void counters_become_metrics(void **state)
 {
     (void)state;
-    struct reward_counts a = {0}, b = {0};
+    struct reward_counts a = {0};
     struct buf text = {0};
     for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++) {
         struct reward_result r = judge(&MATH, TEXTS[i], "1");
-        reward_counts_add(i % 2 ? &a : &b, &r);
+        reward_counts_add(&a, &r);
     }
-    reward_counts_merge(&a, &b);
     reward_metrics(&MATH, &a, find_metric, &text);
     assert_string_equal(buf_str(&text), "reward/unparsed_completion 2\n"
                                         "reward/unparsed_gold 0\n"
@@ -471,7 +470,7 @@ int main(void)
         cmocka_unit_test(the_coin_is_fair_and_keyed_like_the_sample),
         cmocka_unit_test(the_queue_returns_in_order_and_in_slices),
         cmocka_unit_test(threads_change_no_score),
-        cmocka_unit_test(counters_merge_and_become_metrics),
+        cmocka_unit_test(counters_become_metrics),
         cmocka_unit_test(names_are_found),
         cmocka_unit_test(hostile_text_is_judged_and_its_mirror_is_never_worth_more),
         cmocka_unit_test(deep_nesting_is_refused_not_followed),

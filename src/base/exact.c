@@ -222,7 +222,12 @@ double exact_cos(double x)
 double exact_pow(double x, double y)
 {
     uint64_t bits = bits_of(x);
-    ASSERT(bits > 0 && bits < INF_BITS && !isnan(y) && !isinf(y));
+    ASSERT(!isnan(y) && !isinf(y));
+    if ((bits & ~SIGN_BIT) == 0) {
+        ASSERT(y > 0);
+        return 0;
+    }
+    ASSERT(bits < INF_BITS);
     struct dd l = log_dd(bits);
     struct dd p = two_prod(y, l.hi);
     return exp_dd(p.hi, p.lo + y * l.lo);

@@ -13,5 +13,5 @@ double exact_exp(double x); // 0 below -745.13, +inf above 709.78; NaN passes.
 double exact_log(double x); // -inf at 0, NaN below; correctly rounded but for rare ties.
 double exact_sin(double x); // |x| <= 1e8, ASSERTed (Cody-Waite with three parts).
 double exact_cos(double x); // |x| <= 1e8, ASSERTed.
-double exact_pow(double x,
-                 double y); // x > 0, both finite, ASSERTed: exp(y log x), log in two doubles.
+/* exp(y log x), log in two doubles; 0 at x = 0. ASSERTs x > 0, or x = 0 and y > 0; both finite. */
+double exact_pow(double x, double y);

@@ -101,8 +101,9 @@ void file_standard(void);
 char *file_join(const char *dir, const char *name);
 const char *file_base(const char *path); // Pointer into path, after the last '/'.
 
-/* Planned faults for tests: at the n-th call of the named point the process kills itself (SIGKILL),
-   or the write fails with ENOSPC. file_fault_plan("save:3") arms; file_fault_point("save") is
-   called at named points of the program and costs one comparison when nothing is armed. */
+/* Planned faults for tests: at the n-th call of the named point the process kills itself (SIGKILL)
+   or interrupts itself (SIGINT), or the write fails with ENOSPC. file_fault_plan("save:3") arms;
+   file_fault_point("save") is called at named points of the program and costs one comparison when
+   nothing is armed. */
 int file_fault_plan(const char *spec, struct err *e);
 void file_fault_point(const char *point);

@@ -17,25 +17,27 @@
 static struct {
     char *point;     // NULL when nothing is armed
     int64_t left;    // calls of the point until it strikes
-    bool no_space;   // a failing write rather than death
+    bool no_space;   // a failing write
+    bool interrupt;  // a Ctrl-C; neither: death
     bool write_next; // the next write fails
 } fault;
 
 int file_fault_plan(const char *spec, struct err *e)
 {
-    bool no_space = str_starts(spec, "enospc:");
-    const char *point = spec + (no_space ? strlen("enospc:") : 0);
+    bool no_space = str_starts(spec, "enospc:"), interrupt = str_starts(spec, "int:");
+    const char *point = spec + (no_space ? strlen("enospc:") : interrupt ? strlen("int:") : 0);
     const char *colon = strchr(point, ':');
     int64_t n = 0;
     if (!colon || colon == point || !str_to_int(colon + 1, &n) || n < 1)
         return err_set(e, ERR_USAGE,
-                       "fault '%s': expected POINT:N or enospc:POINT:N with N at least 1, "
-                       "as in save:3",
+                       "fault '%s': expected POINT:N, enospc:POINT:N or int:POINT:N with N at "
+                       "least 1, as in save:3",
                        spec);
     mem_free(fault.point);
     fault.point = mem_strndup(point, (size_t)(colon - point));
     fault.left = n;
     fault.no_space = no_space;
+    fault.interrupt = interrupt;
     fault.write_next = false;
     return 0;
 }
@@ -45,8 +47,8 @@ void file_fault_point(const char *point)
     if (!fault.point || strcmp(point, fault.point) != 0 || --fault.left > 0)
         return;
     if (!fault.no_space)
-        raise(SIGKILL);
-    fault.write_next = true;
+        raise(fault.interrupt ? SIGINT : SIGKILL);
+    fault.write_next = fault.no_space;
     mem_free(fault.point);
     fault.point = NULL;
 }

@@ -8,7 +8,6 @@
 #include <string.h>
 
 static const char *speaker = "loco";
-static atomic_int quiet;
 static atomic_flag warned_lock = ATOMIC_FLAG_INIT;
 static struct map warned; // Texts that log_warn has printed; lives as long as the process.
 
@@ -33,15 +32,8 @@ const char *log_speaker_name(void)
     return speaker;
 }
 
-void log_quiet(int on)
-{
-    atomic_store(&quiet, on);
-}
-
 void log_info(const char *fmt, ...)
 {
-    if (atomic_load(&quiet))
-        return;
     va_list ap;
     va_start(ap, fmt);
     say("", fmt, ap);

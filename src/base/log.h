@@ -12,4 +12,3 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  // "
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // "SPEAKER: error: ..."
 void log_speaker(const char *name); // Who log_error speaks for: "loco" at first. Borrowed.
 const char *log_speaker_name(void);
-void log_quiet(int on); // Silences log_info.

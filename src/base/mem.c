@@ -84,11 +84,6 @@ void *arena_alloc(struct arena *a, size_t n)
     return p;
 }
 
-size_t arena_mark(const struct arena *a)
-{
-    return a->used;
-}
-
 void arena_reset(struct arena *a, size_t mark)
 {
     ASSERT(mark <= a->used);

@@ -28,8 +28,7 @@ void *arena_alloc(struct arena *a, size_t n);
 /* What arena_alloc takes for n bytes: sizes add up as sums of this. */
 size_t arena_cost(size_t n);
 
-/* Scratch use: take a mark, allocate, go back. */
-size_t arena_mark(const struct arena *a);
+/* Scratch use: goes back to an earlier `used`; 0 frees all. */
 void arena_reset(struct arena *a, size_t mark);
 
 void arena_release(struct arena *a);

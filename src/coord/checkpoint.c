@@ -53,13 +53,16 @@ static int by_step(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Steps of all folders of that name and suffix, ascending; owned by the caller. */
+/* Steps of all folders of that name and suffix, ascending; owned by the caller. None where
+   output_dir is not there yet. */
 static int list_steps(const struct run *r, const char *suffix, int64_t **step, size_t *n,
                       struct err *e)
 {
     char **name = NULL;
     size_t names = 0;
-    int rc = file_list(r->conf->output_dir, &name, &names, e);
+    int rc = 0;
+    if (file_is_dir(r->conf->output_dir))
+        rc = file_list(r->conf->output_dir, &name, &names, e);
     *n = 0;
     *step = mem_calloc(names + 1, sizeof **step);
     for (size_t i = 0; i < names; i++) {
@@ -254,12 +257,25 @@ fail:
     return rc;
 }
 
+/* A name for what is in the way, which nothing has yet. */
+static char *path_aside(const struct run *r)
+{
+    char suffix[32];
+    char *path = path_of(r, r->step, ASIDE);
+    for (int i = 2; file_exists(path); i++) {
+        mem_free(path);
+        snprintf(suffix, sizeof suffix, "%s-%d", ASIDE, i);
+        path = path_of(r, r->step, suffix);
+    }
+    return path;
+}
+
 /* What stands in the new checkpoint's place is not whole or not this run's: it is kept. */
 static int make_room(const struct run *r, const char *dir, struct err *e)
 {
     if (!file_exists(dir))
         return 0;
-    char *aside = path_of(r, r->step, ASIDE);
+    char *aside = path_aside(r);
     int rc = file_rename(dir, aside, e);
     if (rc == 0)
         log_warn("%s is not a whole checkpoint of this run; it is %s now", dir, aside);

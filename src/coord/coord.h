@@ -55,8 +55,9 @@ struct coord {
     struct ledger ledger; // of all devices
 };
 
-/* Reads configuration and tokenizer of conf->model (for logprobs c->text is NULL when the folder
-   has none). Warns when a model with a chat template is to be prompted without one. */
+/* Reads configuration and tokenizer of conf->model, first verified where it is a checkpoint (for
+   logprobs c->text is NULL when the folder has none). Warns when a model with a chat template is to
+   be prompted without one. */
 int coord_read(struct coord *c, const struct conf *conf, struct err *e);
 /* Plans memory after coord_read; starts nothing. */
 int coord_plan(struct coord *c, const struct coord_needs *needs, struct err *e);

@@ -101,6 +101,7 @@ struct run {
     uint32_t samples_crc; // CRC-32 of the step's samples file
     float temperature;    // of the policy: 1 in supervised training
     int64_t step, steps;  // finished, and of the whole run
+    bool stopping;        // it was asked to, as seen once a step: what that step saves and says
     double best_metric;   // of evaluations after a step so far; NaN before the first
     int64_t best_step;
     char run_id[RUN_ID];     // what the run is a function of, hashed
@@ -145,6 +146,10 @@ int coord_read_json(const char *dir, const char *name, json_t **root, struct err
 /* The run_id in it. */
 int coord_read_run_id(const char *dir, const char *name, char id[RUN_ID], struct err *e);
 
+/* The same of a model folder that is a checkpoint: the files that make it a model. Whatever has no
+   COMPLETE is a plain one. */
+int coord_verify_model(const char *dir, struct err *e);
+
 /* resume.c. The checkpoint that the configuration asks for, whole and with all that it counts on in
    output_dir; *dir NULL: start anew. */
 int coord_find_checkpoint(const struct run *r, char **dir, struct err *e);
@@ -156,6 +161,9 @@ const char *coord_sft_reject(void *coord, const struct data_row *row);
 
 /* start.c: plan and data; then the folder, the devices, and where the run starts. */
 int run_plan(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
+/* Whether the run may start in output_dir, and from where: *from is a checkpoint that the caller
+   owns, or NULL. Writes nothing. */
+int run_find_start(const struct run *r, char **from, struct err *e);
 int run_open(struct run *r, const struct conf *conf, const struct coord_sink *sink, struct err *e);
 void run_close(struct run *r);
 

@@ -114,16 +114,6 @@ static int check_leaf(const struct coord_needs *n, struct err *e)
                    leaf_rows(n));
 }
 
-static int check_vocabulary(const struct coord *c, struct err *e)
-{
-    if (!c->text || text_size(c->text) <= c->model.V)
-        return 0;
-    return err_set(e, ERR_FORMAT,
-                   "%s/tokenizer.json: has ids up to %d, but vocab_size in config.json is "
-                   "%d; the folder mixes two models",
-                   c->conf->model, text_size(c->text) - 1, c->model.V);
-}
-
 static void warn_of_template(const struct conf *c)
 {
     if (c->prompt_template && strcmp(c->prompt_template, "{prompt}") == 0 &&
@@ -150,10 +140,12 @@ int coord_read(struct coord *c, const struct conf *conf, struct err *e)
     c->kern = kern_choose(e);
     if (!c->kern)
         return ERR_USAGE;
+    TRY(coord_verify_model(conf->model, e));
     TRY(model_config_load(&c->model, conf->model, e));
     if (needs_text(conf))
         TRY(text_open(&c->text, conf->model, e));
-    TRY(check_vocabulary(c, e));
+    if (c->text)
+        TRY(text_fits(c->text, conf->model, c->model.V, e));
     warn_of_template(conf);
     return 0;
 fail:

@@ -115,12 +115,27 @@ fail:
     return rc;
 }
 
-/* What it counts on in output_dir: metrics and samples up to its step, to the byte. */
+/* Checkpoints are listed by their names, so that must be its step's; a folder that was copied
+   elsewhere may have any other name. */
+static int check_name(const struct state *s, const char *dir, struct err *e)
+{
+    int64_t named = coord_checkpoint_step(dir);
+    if (named < 0 || named == s->step)
+        return 0;
+    return err_set(e, ERR_STATE,
+                   "%s: trainer_state.json says global_step %" PRId64
+                   ", so its name should be checkpoint-%" PRId64,
+                   dir, s->step, s->step);
+}
+
+/* Its name, and what it counts on in output_dir: metrics and samples up to its step, to the
+   byte. */
 static int check_counted(const struct run *r, const char *dir, struct err *e)
 {
     int rc = 0;
     struct state s = {0};
     TRY(read_state(&s, dir, e));
+    TRY(check_name(&s, dir, e));
     TRY(telem_check(r->conf->output_dir, s.metrics, e));
     TRY(coord_check_samples(r, s.metrics.bytes, e));
 fail:
@@ -157,16 +172,16 @@ static int tell_damaged(const struct run *r, const char *dir, bool counted, cons
 {
     char *before = find_before(r, dir);
     struct buf out = {0};
-    if (counted)
+    if (!before && !counted)
+        buf_puts(&out, ", and none before it is");
+    if (!before || counted)
         buf_puts(&out, "; put it back as it was, or ");
-    else
-        buf_puts(&out, before ? "; " : ", and none before it is; ");
-    if (before)
-        buf_printf(&out, "go on with resume_from_checkpoint=%s%s", before, counted ? "" : ", or ");
-    else if (counted)
+    if (!before)
         buf_puts(&out, "start anew in another output_dir");
-    if (!counted)
-        buf_printf(&out, "remove %s%s", dir, before ? "" : " to begin anew");
+    else if (counted)
+        buf_printf(&out, "go on with resume_from_checkpoint=%s", before);
+    else
+        buf_printf(&out, "; go on with resume_from_checkpoint=%s, or remove %s", before, dir);
     int rc = err_set(e, ERR_STATE, "%s%s", why->text, buf_str(&out));
     buf_release(&out);
     mem_free(before);

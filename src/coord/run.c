@@ -60,16 +60,17 @@ static bool wants_eval(const struct run *r)
            ((c->eval_steps > 0 && r->step % c->eval_steps == 0) || r->step == r->steps);
 }
 
-static bool stop_asked(const struct run *r)
+/* Looks whether the run is to stop. Only here: whoever acts on it acts on the same look. */
+static void look_for_stop(struct run *r)
 {
-    return r->sink->stop && *r->sink->stop;
+    r->stopping = r->sink->stop && *r->sink->stop;
 }
 
 static bool wants_save(const struct run *r)
 {
     const struct conf *c = r->conf;
     return (c->save_steps > 0 && r->step % c->save_steps == 0) || r->step == r->steps ||
-           (c->load_best_model_at_end && r->step == r->best_step) || stop_asked(r);
+           (c->load_best_model_at_end && r->step == r->best_step) || r->stopping;
 }
 
 /* A step that broke is told with the samples that led to it; nothing of it is saved. */
@@ -110,11 +111,13 @@ static int conclude(struct run *r, struct err *e)
         coord_show_samples(r);
     TRY(telem_step(r->telem, r->step, &r->metrics, &r->perf, e));
     file_fault_point("logged");
+    look_for_stop(r);
     if (wants_save(r)) {
         telem_enter(r->telem, TELEM_SAVE);
         rc = coord_save(r, e);
         telem_leave(r->telem, TELEM_SAVE);
     }
+    file_fault_point("concluded");
 fail:
     return rc;
 }
@@ -164,10 +167,13 @@ static int run_steps(struct run *r, run_step_fn step, struct err *e)
 {
     int rc = 0;
     int64_t began = r->step;
-    if (wants_eval_on_start(r) && !stop_asked(r))
+    look_for_stop(r);
+    if (wants_eval_on_start(r) && !r->stopping) {
         TRY(evaluate_start(r, e));
+        look_for_stop(r);
+    }
     while (r->step < r->steps) {
-        if (stop_asked(r))
+        if (r->stopping)
             return tell_stopped(r, began, e);
         TRY(advance(r, step, e));
     }
@@ -180,15 +186,20 @@ fail:
 static int dry_run(struct run *r, const struct conf *conf, const struct coord_sink *sink,
                    struct err *e)
 {
-    int rc = run_plan(r, conf, sink, e);
-    if (rc == 0) {
-        struct buf out = {0};
-        conf_yaml(conf, &out);
-        buf_puts(&out, "\n");
-        coord_header(r, &out);
-        sink->print(sink->ctx, buf_str(&out), out.len);
-        buf_release(&out);
-    }
+    int rc = 0;
+    char *from = NULL;
+    struct buf out = {0};
+    TRY(run_plan(r, conf, sink, e));
+    TRY(run_find_start(r, &from, e));
+    conf_yaml(conf, &out);
+    buf_puts(&out, "\n");
+    coord_header(r, &out);
+    if (from)
+        buf_printf(&out, "resume     %s\n", from);
+    sink->print(sink->ctx, buf_str(&out), out.len);
+fail:
+    buf_release(&out);
+    mem_free(from);
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include "coord/coord.h"
 
 #include "coord/coord_int.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -59,12 +60,15 @@ static int plan_data(struct run *r, struct err *e)
                                (uint64_t)r->steps, (double)c->warmup_steps, c->warmup_ratio, e);
 }
 
-/* A run's files never lie among a model's. */
+/* A run's files lie in a folder, and never among a model's. */
 static int check_output(const struct conf *conf, struct err *e)
 {
     int rc = 0;
     char *path = file_join(conf->output_dir, "config.json");
-    if (file_exists(path))
+    if (file_exists(conf->output_dir) && !file_is_dir(conf->output_dir))
+        rc = err_set(e, ERR_USAGE, "output_dir: %s is not a folder; give another name",
+                     conf->output_dir);
+    else if (file_exists(path))
         rc = err_set(e, ERR_USAGE,
                      "output_dir: %s is a model folder, since it holds config.json; give a folder "
                      "of the run's own",
@@ -114,15 +118,74 @@ static int find_run(const struct run *r, bool *found, struct err *e)
     return rc;
 }
 
+/* metrics.jsonl and samples that no run of LoCo's made would be cut, so they are refused. A run
+   makes an empty metrics.jsonl before its env.json, and samples after it. */
+static int check_foreign(const struct run *r, struct err *e)
+{
+    struct err ignored = {0};
+    const char *dir = r->conf->output_dir;
+    char id[RUN_ID], *metrics = file_join(dir, "metrics.jsonl"),
+                     *samples = file_join(dir, "samples");
+    uint64_t size = 0;
+    bool full = file_exists(metrics) && (file_size(metrics, &size, &ignored) < 0 || size > 0);
+    int rc = 0;
+    if ((full || file_exists(samples)) && coord_read_run_id(dir, "env.json", id, &ignored) < 0)
+        rc = err_set(e, ERR_STATE,
+                     "%s: is not of a LoCo run, since that run's env.json is not beside it; give "
+                     "another output_dir, or move it away",
+                     full ? metrics : samples);
+    mem_free(metrics);
+    mem_free(samples);
+    return rc;
+}
+
+/* Steps that the lines of metrics.jsonl are of; an evaluation before the first is none. */
+static int count_logged(const char *path, int64_t *steps, struct err *e)
+{
+    static const char START[] = "{\"step\": 0,";
+    struct file_map map = {0};
+    *steps = 0;
+    if (!file_exists(path))
+        return 0;
+    int rc = file_map(&map, path, e);
+    for (size_t i = 0; i < map.size; i++)
+        *steps += map.data[i] == '\n';
+    if (*steps > 0 && map.size > strlen(START) && memcmp(map.data, START, strlen(START)) == 0)
+        --*steps;
+    file_unmap(&map);
+    return rc;
+}
+
+/* Steps without a checkpoint are made again, unless so many that there must have been one. */
+static int check_logged(const struct run *r, const struct conf *saved, struct err *e)
+{
+    int64_t steps;
+    char *path = file_join(r->conf->output_dir, "metrics.jsonl");
+    int rc = count_logged(path, &steps, e);
+    if (rc == 0 && saved->save_steps > 0 && steps > saved->save_steps)
+        rc = err_set(e, ERR_STATE,
+                     "%s: has %" PRId64 " steps, of which one in %" PRId64
+                     " was saved, but there is no whole checkpoint; put one back, or start anew in "
+                     "another output_dir",
+                     path, steps, saved->save_steps);
+    else if (rc == 0 && steps > 0)
+        log_warn("%s: has %" PRId64 " steps and no checkpoint, so they are made again", path,
+                 steps);
+    mem_free(path);
+    return rc;
+}
+
 /* A run that was killed before its first checkpoint starts anew, but only as the same run. */
 static int check_former(const struct run *r, struct err *e)
 {
     int rc = 0;
     struct conf saved = {0};
     char *path = file_join(r->conf->output_dir, "config.yaml");
+    TRY(check_foreign(r, e));
     if (file_exists(path)) {
         TRY(conf_read(&saved, r->conf->command, path, e));
         TRY(conf_resume_check(&saved, r->conf, e));
+        TRY(check_logged(r, &saved, e));
     }
 fail:
     conf_release(&saved);
@@ -130,16 +193,11 @@ fail:
     return rc;
 }
 
-/* Takes output_dir for this process and finds where to start: *from is a checkpoint or NULL. */
-static int take_folder(struct run *r, char **from, struct err *e)
+int run_find_start(const struct run *r, char **from, struct err *e)
 {
     int rc = 0;
     bool found = false;
     const struct conf *c = r->conf;
-    char *lock = file_join(c->output_dir, ".lock");
-    r->made_folder = !file_exists(c->output_dir);
-    TRY(file_mkdirs(c->output_dir, e));
-    TRY(file_lock(&r->lock, lock, e));
     TRY(find_run(r, &found, e));
     if (found && !c->resume_from_checkpoint)
         TRY(err_set(e, ERR_STATE,
@@ -149,6 +207,19 @@ static int take_folder(struct run *r, char **from, struct err *e)
     TRY(coord_find_checkpoint(r, from, e));
     if (!*from)
         TRY(check_former(r, e));
+fail:
+    return rc;
+}
+
+/* Takes output_dir for this process and finds where to start. */
+static int take_folder(struct run *r, char **from, struct err *e)
+{
+    int rc = 0;
+    char *lock = file_join(r->conf->output_dir, ".lock");
+    r->made_folder = !file_exists(r->conf->output_dir);
+    TRY(file_mkdirs(r->conf->output_dir, e));
+    TRY(file_lock(&r->lock, lock, e));
+    TRY(run_find_start(r, from, e));
 fail:
     mem_free(lock);
     return rc;

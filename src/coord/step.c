@@ -1,5 +1,5 @@
 /* One GRPO step, on one page. The phases stand in coord_step in the order in which they depend on
- * each other; a coordination mode changes where a phase runs, never what it is.
+ * each other; how many devices there are changes where a phase runs, never what it is.
  */
 #include "coord/coord.h"
 
@@ -22,7 +22,8 @@ static int read_prompts(struct run *r, struct err *e)
     return 0;
 }
 
-/* Every device draws samples; they are judged between dispatches. */
+/* Every device draws samples; they are judged between dispatches. Their lengths are known then, so
+   the leaves' arrays are laid. */
 static int draw_samples(struct run *r, struct err *e)
 {
     struct sampling how = {.temperature = r->temperature,
@@ -31,14 +32,16 @@ static int draw_samples(struct run *r, struct err *e)
                            .telem = r->telem};
     for (int d = 0; d < r->coord.n_devices; d++)
         roll_sampling(r->roll[d], how.temperature, how.key);
-    return coord_draw(&r->coord, r->roll, r->group, r->n_groups, &how, e);
+    int rc = coord_draw(&r->coord, r->roll, r->group, r->n_groups, &how, e);
+    if (rc == 0)
+        coord_leaf_tokens(r);
+    return rc;
 }
 
 /* Whatever is not judged yet. */
 static int judge_samples(struct run *r)
 {
     coord_judge(r->rewards, r->group);
-    coord_leaf_tokens(r);
     return 0;
 }
 

@@ -82,7 +82,18 @@ fail:
     return rc;
 }
 
-static int verify_files(const char *dir, struct err *e)
+/* What only a run that goes on reads; a model folder may lack it. */
+static bool is_of_run(const json_t *entry)
+{
+    static const char *const RUN[] = {"config.yaml", "trainer_state.json"};
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    bool found = name && str_starts(name, "optimizer-");
+    for (size_t i = 0; i < ARRAY_LEN(RUN); i++)
+        found |= name && strcmp(name, RUN[i]) == 0;
+    return found;
+}
+
+static int verify_files(const char *dir, bool as_model, struct err *e)
 {
     int rc = 0;
     json_t *root = NULL;
@@ -90,9 +101,13 @@ static int verify_files(const char *dir, struct err *e)
     const json_t *files = json_object_get(root, "files");
     if (json_array_size(files) == 0)
         TRY(err_set(e, ERR_FORMAT, "%s/COMPLETE: lists no files", dir));
-    for (size_t i = 0; i < json_array_size(files); i++)
-        TRY(verify_file(dir, json_array_get(files, i), e));
-    TRY(verify_run_id(dir, e));
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        const json_t *entry = json_array_get(files, i);
+        if (!as_model || !is_of_run(entry))
+            TRY(verify_file(dir, entry, e));
+    }
+    if (!as_model)
+        TRY(verify_run_id(dir, e));
 fail:
     json_decref(root);
     return rc;
@@ -101,7 +116,19 @@ fail:
 int coord_verify_checkpoint(const char *dir, struct err *e)
 {
     struct err why = {0};
-    if (verify_files(dir, &why) == 0)
+    if (verify_files(dir, false, &why) == 0)
         return 0;
     return err_set(e, ERR_STATE, "%s, so the checkpoint is not whole", why.text);
+}
+
+int coord_verify_model(const char *dir, struct err *e)
+{
+    struct err why = {0};
+    char *complete = file_join(dir, "COMPLETE");
+    bool plain = !file_exists(complete);
+    mem_free(complete);
+    if (plain || verify_files(dir, true, &why) == 0)
+        return 0;
+    return err_set(e, ERR_STATE, "%s, so the checkpoint is not whole; give another model",
+                   why.text);
 }

@@ -11,7 +11,6 @@
  *   advantage  how much better than its group a sample is; the weight of its gradient
  *   row        packed tokens, as the device computes them
  *   policy     the weights that draw samples and are trained
- *   staleness  optimizer steps between the policy that drew a token and the one being trained
  *
  * Every definition is TRL 1.16's (GRPOTrainer), with one micro-batch, whatever LoCo's
  * micro-batches, leaves and hosts are. For token t of sample i, with n_i trained tokens and
@@ -39,14 +38,14 @@
  * the KL term still acts on it. A truncated sample under mask_truncated trains no token, but counts
  * in B and in its group's mean and deviation. NaN never leaves a masked token.
  *
- * Sums are 128-bit fixed point, hence exact: statistics may be merged in any order and over any
- * split with the same bits.
+ * Sums are 128-bit fixed point, hence exact: statistics are the same bits in any order of samples
+ * and groups.
  *
  *     grpo_total(c, scores);                                  for each sample of a group
  *     grpo_advantages(c->scale, totals, S, advantages);
  *     grpo_stats_group(c, scores, totals, advantages, S, &stats);
  *     grpo_sample_loss(c, &sample, dlogp, &stats);            for each sample
- *     grpo_denominator(c, stats.samples, stats.tokens);       once a step, after merging
+ *     grpo_denominator(c, stats.samples, stats.tokens);       once a step
  */
 #pragma once
 
@@ -166,9 +165,6 @@ void grpo_stats_entropy(const struct grpo_conf *c, const struct grpo_sample *s,
 void grpo_stats_group(const struct grpo_conf *c, const double *scores, const double *totals,
                       const float *advantages, size_t n, struct grpo_stats *stats);
 
-/* Adds src to dst. Associative and commutative to the bit. */
-void grpo_stats_merge(struct grpo_stats *dst, const struct grpo_stats *src);
-
 /* D of the table above, at least 1, from the whole step's B and T. */
 uint64_t grpo_denominator(const struct grpo_conf *c, uint64_t samples, uint64_t tokens);
 
@@ -180,8 +176,6 @@ void grpo_metrics(const struct grpo_conf *c, const struct grpo_stats *s, grpo_me
 
 /* Exact sums and tallies, for whoever reduces other statistics of a step the same way. */
 void grpo_sum_add(struct grpo_sum *sum, double x); // |x| < 2^40; rounds towards 0 at 2^-64.
-void grpo_sum_merge(struct grpo_sum *dst, const struct grpo_sum *src);
 double grpo_sum_value(const struct grpo_sum *sum);
 void grpo_tally_add(struct grpo_tally *t, double x);
-void grpo_tally_merge(struct grpo_tally *dst, const struct grpo_tally *src);
 double grpo_tally_mean(const struct grpo_tally *t); // NaN when empty or bad.

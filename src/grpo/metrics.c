@@ -1,4 +1,4 @@
-/* The metrics of a step under TRL's names, from its merged statistics. */
+/* The metrics of a step under TRL's names, from its statistics. */
 #include "grpo/grpo.h"
 
 #include "base/exact.h"

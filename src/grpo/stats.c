@@ -1,7 +1,7 @@
-/* Statistics of a step: exact sums, tallies, and merging.
+/* Statistics of a step: exact sums and tallies.
  *
- * A sum is a 128-bit integer in units of 2^-64, so addition is associative: that is what lets
- * leaves and hosts merge in any order and still give the same bits.
+ * A sum is a 128-bit integer in units of 2^-64, so addition is associative: samples in any order
+ * give the same bits.
  */
 #include "grpo/grpo.h"
 
@@ -16,11 +16,11 @@ static struct grpo_sum negated(struct grpo_sum s)
     return (struct grpo_sum){(int64_t)hi, ~s.lo + 1};
 }
 
-void grpo_sum_merge(struct grpo_sum *dst, const struct grpo_sum *src)
+static struct grpo_sum added(struct grpo_sum a, struct grpo_sum b)
 {
-    uint64_t lo = dst->lo + src->lo;
-    uint64_t hi = (uint64_t)dst->hi + (uint64_t)src->hi + (lo < src->lo);
-    *dst = (struct grpo_sum){(int64_t)hi, lo};
+    uint64_t lo = a.lo + b.lo;
+    uint64_t hi = (uint64_t)a.hi + (uint64_t)b.hi + (lo < b.lo);
+    return (struct grpo_sum){(int64_t)hi, lo};
 }
 
 void grpo_sum_add(struct grpo_sum *sum, double x)
@@ -30,7 +30,7 @@ void grpo_sum_add(struct grpo_sum *sum, double x)
     struct grpo_sum term = {(int64_t)whole, (uint64_t)((size - whole) * TWO_64)};
     if (x < 0.0)
         term = negated(term);
-    grpo_sum_merge(sum, &term);
+    *sum = added(*sum, term);
 }
 
 double grpo_sum_value(const struct grpo_sum *sum)
@@ -57,15 +57,6 @@ void grpo_tally_add(struct grpo_tally *t, double x)
         t->bad++; // NaN included.
     }
     t->n++;
-}
-
-void grpo_tally_merge(struct grpo_tally *dst, const struct grpo_tally *src)
-{
-    if (src->n > src->bad)
-        widen(dst, dst->n - dst->bad, src->min, src->max);
-    dst->n += src->n;
-    dst->bad += src->bad;
-    grpo_sum_merge(&dst->sum, &src->sum);
 }
 
 double grpo_tally_mean(const struct grpo_tally *t)
@@ -104,26 +95,5 @@ void grpo_stats_group(const struct grpo_conf *c, const double *scores, const dou
         grpo_tally_add(&stats->advantage, advantages[i]);
         grpo_tally_add(&stats->advantage_size, fabs((double)advantages[i]));
         stats->advantages_nonzero += advantages[i] != 0.0F;
-    }
-}
-
-void grpo_stats_merge(struct grpo_stats *dst, const struct grpo_stats *src)
-{
-    dst->groups += src->groups;
-    dst->groups_all_correct += src->groups_all_correct;
-    dst->groups_all_wrong += src->groups_all_wrong;
-    dst->samples += src->samples;
-    dst->tokens += src->tokens;
-    dst->tokens_clipped_low += src->tokens_clipped_low;
-    dst->tokens_clipped_high += src->tokens_clipped_high;
-    dst->advantages_nonzero += src->advantages_nonzero;
-    for (int i = 0; i < GRPO_RATIO_BUCKETS; i++)
-        dst->ratio_bucket[i] += src->ratio_bucket[i];
-#define X(name) grpo_tally_merge(&dst->name, &src->name);
-    GRPO_TALLIES(X)
-#undef X
-    for (int k = 0; k < GRPO_REWARDS_MAX; k++) {
-        grpo_tally_merge(&dst->score[k], &src->score[k]);
-        grpo_tally_merge(&dst->score_square[k], &src->score_square[k]);
     }
 }

@@ -169,15 +169,6 @@ void reward_counts_add(struct reward_counts *n, const struct reward_result *r)
     n->rule[r->rule]++;
 }
 
-void reward_counts_merge(struct reward_counts *dst, const struct reward_counts *src)
-{
-    dst->judged += src->judged;
-    dst->unparsed_completion += src->unparsed_completion;
-    dst->unparsed_gold += src->unparsed_gold;
-    for (int r = 0; r < REWARD_RULES; r++)
-        dst->rule[r] += src->rule[r];
-}
-
 void reward_metrics(const struct reward_conf *c, const struct reward_counts *n, reward_metric_fn fn,
                     void *ctx)
 {

@@ -74,7 +74,7 @@ struct reward_result {
     bool unparsed_gold;       // math: see reward_gold_ok; or beyond computing with, and unlike.
 };
 
-/* Counters of a step: integers, so they merge in any order. {0} is empty. */
+/* Counters of a step. {0} is empty. */
 struct reward_counts {
     uint64_t judged, unparsed_completion, unparsed_gold;
     uint64_t rule[REWARD_RULES];
@@ -107,7 +107,6 @@ size_t reward_pending(const struct reward *r);
 size_t reward_poll(struct reward *r, struct reward_result *out, size_t max);
 
 void reward_counts_add(struct reward_counts *n, const struct reward_result *r);
-void reward_counts_merge(struct reward_counts *dst, const struct reward_counts *src);
 
 /* Calls fn for reward/unparsed_completion, reward/unparsed_gold (counts) and reward/rule/NAME
    (shares), in a fixed order; for nothing when neither format nor math is asked for. */

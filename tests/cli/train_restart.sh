@@ -34,7 +34,7 @@ verdict $? "has a line for each step"
 # The n-th passing of a point: before the first checkpoint, in the middle, at the last step.
 for fault in start:1 step:1 samples:1 metrics:2 logged:3 save:1 save:4 save-weights:5 \
     save-optimizer:3 save-state:6 save-complete:7 save-renamed:1 save-renamed:8 save-removing:1 \
-    save-removing:6 remove:1 remove:12 commit:1 commit:2 commit:40 commit:77; do
+    save-removing:6 concluded:2 remove:1 remove:12 commit:1 commit:2 commit:40 commit:77; do
     restarted "a run" plain $fault $train
 done
 

@@ -103,7 +103,7 @@ adds_up() { # NAME...: of these times
 holds "compute, network, waiting and host are the step (time-adds-up)" \
     adds_up compute network waiting host
 holds "and so are its phases" \
-    adds_up data rollout reward ref_logp adv update check apply sync wait eval save other
+    adds_up data rollout reward ref_logp adv update check apply sync wait log eval save other
 
 # ---- samples ----
 is "all samples of a step" "$(wc -l <run/samples/step-8.jsonl)" 16
@@ -199,6 +199,13 @@ is "is drawn again and again" \
 holds "and never the same" \
     [ "$(sed 's/.*token_ids//' one/samples/*.jsonl | sort -u | wc -l)" -gt 30 ]
 
+works "no memory of gradients" $train --reward random --output_dir forgets --max_steps 2 \
+    --adam_beta1 0 --adam_beta2 0
+works "nor in a supervised run" "$loco" sft --model m --data d/sft.jsonl --output_dir forgets-sft \
+    --max_steps 2 --threads 1 --max_prompt_length 16 --adam_beta1 0 --adam_beta2 0
+is "both move" "$(metric forgets update_norm | grep -c '^[0-9.]*[1-9]') \
+$(metric forgets-sft update_norm | grep -c '^[0-9.]*[1-9]')" "2 2"
+
 # ---- memory ----
 works "many steps" $train --reward exact,random --output_dir many --max_steps 150 --save_steps 25 \
     --logging_steps 150 --prompts_per_step 8
@@ -247,6 +254,17 @@ wait $background
 is "a second Ctrl-C leaves at once with status" $? 130
 background=
 is "and with nothing saved" "$(ls twice)" "config.yaml env.json metrics.jsonl perf.jsonl"
+short="--reward random --max_steps 5 --save_steps none"
+refuses "a signal before a step looks for it" 130 "
+stopping after this step or evaluation; once more to leave at once
+loco train: error: stopped after step 2, which is saved; go on with resume_from_checkpoint=auto" \
+    env LOCO_FAULT=int:logged:2 $train $short --output_dir seen
+is "ends with that step" "$(checkpoints seen)" checkpoint-2
+refuses "a signal after it" 130 "
+stopping after this step or evaluation; once more to leave at once
+loco train: error: stopped after step 3, which is saved; go on with resume_from_checkpoint=auto" \
+    env LOCO_FAULT=int:concluded:2 $train $short --output_dir unseen
+is "ends with the next one" "$(checkpoints unseen)" checkpoint-3
 seq 20000 | sed 's/.*/{"prompt": "What is &", "answer": "1"}/' >many.jsonl
 $train $long --output_dir early --eval_data many.jsonl --eval_on_start >out 2>err &
 background=$!

@@ -58,8 +58,8 @@ refuses "a terminal's control characters in a value" 2 \
 got '\\x1b[2J'" \
     "$loco" init --out "$scratch/m" --seed "$(printf '\033[2J')"
 refuses "a fault that is none" 2 \
-    "loco check: error: LOCO_FAULT: fault 'x': expected POINT:N or enospc:POINT:N with N at least \
-1, as in save:3" \
+    "loco check: error: LOCO_FAULT: fault 'x': expected POINT:N, enospc:POINT:N or int:POINT:N \
+with N at least 1, as in save:3" \
     env LOCO_FAULT=x "$loco" check
 works "configurations in YAML" sh -c "printf 'task: sums\nout: $scratch/d\n' >$scratch/c.yaml &&
     $loco data --config $scratch/c.yaml"
