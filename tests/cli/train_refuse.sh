@@ -127,6 +127,21 @@ refused "a shard that is not there" 3 \
     "c: shard 'model-00002-of-00002.safetensors' is named in model.safetensors.index.json but is \
 not there: fetch it into this folder" --model c
 
+# ---- files that change ----
+cp d/train.jsonl big.jsonl
+$train --output_dir cut --data big.jsonl --max_steps 100000 --save_steps none >/dev/null 2>err &
+background=$!
+for _ in $(seq 600); do
+    [ -s cut/samples/step-1.jsonl ] && break
+    sleep 0.1
+done
+: >big.jsonl
+wait $background
+[ $? -eq 3 ] && [ "$(tail -n 1 err)" = "loco train: error: big.jsonl: became shorter while it was \
+read; leave files that are in use as they are: write a new file and rename it over the old one" ]
+verdict $? "a data file that becomes shorter while it is read"
+background=
+
 # ---- disks ----
 works "a run" $train --output_dir run
 # again FOLDER [OPTIONS...]: that run, resumed.
