@@ -196,7 +196,7 @@ static void draft_write(struct draft *d, const char *model, const char *dir)
     char *to = file_join(dir, "config.json"), *weights = file_join(dir, "model.safetensors");
     snprintf(from, sizeof from, "tests/golden/models/%s/config.json", model);
     check_ok(file_copy(from, to, &e), e);
-    check_ok(tensor_write(weights, d->list, d->n, NULL, 0, NULL, &e), e);
+    check_ok(tensor_write(weights, d->list, d->n, NULL, 0, &e), e);
     mem_free(to);
     mem_free(weights);
     mem_free(d->memory);

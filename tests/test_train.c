@@ -363,7 +363,7 @@ static void write_first(const char *dir, const char *moment, float value, const 
                                       .data = data};
     struct tensor_meta meta[] = {{"hi", hi}, {"count", "71504"}, {"lo", lo}};
     char *path = file_join(dir, "optimizer-00001-of-00002.safetensors");
-    check_ok(tensor_write(path, s, 3, meta, lo ? 3 : 2, NULL, &e), e);
+    check_ok(tensor_write(path, s, 3, meta, lo ? 3 : 2, &e), e);
     mem_free(path);
 }
 

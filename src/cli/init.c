@@ -246,8 +246,6 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
     struct model_params params = {0};
     struct tensor_source *source = NULL;
     struct filling *filling = NULL;
-    struct tensor_written *written = NULL;
-    size_t n_written;
     struct pool *pool = pool_new(pool_cpus());
     TRY(read_back(&config, dir, e));
     model_params_init(&params, &config);
@@ -270,9 +268,8 @@ static int write_weights(const struct conf *conf, const char *dir, uint64_t *cou
         source[i].shape[1] = (uint64_t)p->cols;
         *count += (uint64_t)p->rows * (uint64_t)p->cols;
     }
-    TRY(tensor_write_model(dir, source, (size_t)params.n, 0, &written, &n_written, e));
+    TRY(tensor_write_model(dir, source, (size_t)params.n, 0, e));
 fail:
-    mem_free(written);
     mem_free(source);
     mem_free(filling);
     model_params_release(&params);

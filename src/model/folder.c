@@ -143,10 +143,9 @@ static int write_weights(const struct model_params *p, const char *like, const c
                          const struct model_source *source, struct err *e)
 {
     static const uint64_t SHARD_BYTES = (uint64_t)5000 * 1000 * 1000; // transformers' own limit
-    size_t n = 0, n_written = 0;
+    size_t n = 0;
     struct tensor_source *list = mem_calloc((size_t)p->n + 1, sizeof *list);
     struct fill *fills = mem_calloc((size_t)p->n + 1, sizeof *fills);
-    struct tensor_written *written = NULL;
 
     for (int i = 0; i < p->n; i++) {
         const struct model_param *q = &p->param[i];
@@ -167,8 +166,7 @@ static int write_weights(const struct model_params *p, const char *like, const c
         list[n].ctx = &fills[n];
         n++;
     }
-    int rc = tensor_write_model(dir, list, n, SHARD_BYTES, &written, &n_written, e);
-    mem_free(written);
+    int rc = tensor_write_model(dir, list, n, SHARD_BYTES, e);
     mem_free(list);
     mem_free(fills);
     return rc;

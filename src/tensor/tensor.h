@@ -149,22 +149,12 @@ struct tensor_meta {
     const char *key, *value; // Borrowed; UTF-8.
 };
 
-/* What was written: for a checkpoint's list of files. */
-struct tensor_written {
-    char name[64]; // Base name.
-    uint64_t size; // bytes
-};
-
-/* Writes one file, atomically: `path` has the old content or all of the new. written may be NULL.
- */
+/* Writes one file, atomically: `path` has the old content or all of the new. */
 int tensor_write(const char *path, const struct tensor_source *sources, size_t n_sources,
-                 const struct tensor_meta *meta, size_t n_meta, struct tensor_written *written,
-                 struct err *e);
+                 const struct tensor_meta *meta, size_t n_meta, struct err *e);
 
 /* Writes a model folder's weights into `dir`, which exists and holds no weights: model.safetensors
    when all fit shard_bytes (0 = no limit), else shards filled in the order of the list, and their
-   index. A tensor larger than the limit gets a shard of its own. *written, an array of *n_written
-   that the caller gives to mem_free, lists the files (the index last); set on success only. */
+   index. A tensor larger than the limit gets a shard of its own. */
 int tensor_write_model(const char *dir, const struct tensor_source *sources, size_t n_sources,
-                       uint64_t shard_bytes, struct tensor_written **written, size_t *n_written,
-                       struct err *e);
+                       uint64_t shard_bytes, struct err *e);

@@ -103,16 +103,9 @@ static int write_data(struct file_out *f, const struct tensor_source *s, void *p
     return rc;
 }
 
-static void note_written(struct tensor_written *w, const char *path, uint64_t size)
-{
-    *w = (struct tensor_written){.size = size};
-    snprintf(w->name, sizeof w->name, "%s", file_base(path));
-}
-
 /* Writes sources, which are sorted here. */
 static int write_sorted(const char *path, const struct tensor_source **sources, size_t n_sources,
-                        const struct tensor_meta *meta, size_t n_meta,
-                        struct tensor_written *written, struct err *e)
+                        const struct tensor_meta *meta, size_t n_meta, struct err *e)
 {
     struct file_out f = {0};
     struct buf header = {0};
@@ -125,8 +118,6 @@ static int write_sorted(const char *path, const struct tensor_source **sources, 
     TRY(file_out_write(&f, header.data, header.len, e));
     for (size_t i = 0; i < n_sources; i++)
         TRY(write_data(&f, sources[i], piece, e));
-    if (written)
-        note_written(written, path, f.size);
     TRY(file_out_commit(&f, e));
 fail:
     file_out_abort(&f);
@@ -136,13 +127,12 @@ fail:
 }
 
 int tensor_write(const char *path, const struct tensor_source *sources, size_t n_sources,
-                 const struct tensor_meta *meta, size_t n_meta, struct tensor_written *written,
-                 struct err *e)
+                 const struct tensor_meta *meta, size_t n_meta, struct err *e)
 {
     const struct tensor_source **order = mem_alloc((n_sources + 1) * sizeof *order);
     for (size_t i = 0; i < n_sources; i++)
         order[i] = &sources[i];
-    int rc = write_sorted(path, order, n_sources, meta, n_meta, written, e);
+    int rc = write_sorted(path, order, n_sources, meta, n_meta, e);
     mem_free(order);
     return rc;
 }
@@ -182,8 +172,7 @@ static int by_name(const void *a, const void *b)
 
 /* The index as transformers writes it: keys sorted, two spaces of indent. */
 static int write_index(const char *dir, const struct tensor_source *sources, size_t n_sources,
-                       const size_t *shard, size_t n_shards, struct tensor_written *written,
-                       struct err *e)
+                       const size_t *shard, size_t n_shards, struct err *e)
 {
     struct buf b = {0};
     uint64_t total = 0;
@@ -205,7 +194,6 @@ static int write_index(const char *dir, const struct tensor_source *sources, siz
     buf_puts(&b, "\n  }\n}\n");
     char *path = file_join(dir, "model.safetensors.index.json");
     int rc = file_write_atomic(path, b.data, b.len, e);
-    note_written(written, path, b.len);
     mem_free(path);
     mem_free(order);
     buf_release(&b);
@@ -214,8 +202,7 @@ static int write_index(const char *dir, const struct tensor_source *sources, siz
 
 /* Writes shard i of n: the sources that were given to it. */
 static int write_shard(const char *dir, const struct tensor_source *sources, size_t n_sources,
-                       const size_t *shard, size_t i, size_t n, struct tensor_written *written,
-                       struct err *e)
+                       const size_t *shard, size_t i, size_t n, struct err *e)
 {
     const struct tensor_source **chosen = mem_alloc((n_sources + 1) * sizeof *chosen);
     size_t n_chosen = 0;
@@ -225,30 +212,23 @@ static int write_shard(const char *dir, const struct tensor_source *sources, siz
             chosen[n_chosen++] = &sources[k];
     shard_name(i, n, name);
     char *path = file_join(dir, name);
-    int rc = write_sorted(path, chosen, n_chosen, NULL, 0, written, e);
+    int rc = write_sorted(path, chosen, n_chosen, NULL, 0, e);
     mem_free(path);
     mem_free(chosen);
     return rc;
 }
 
 int tensor_write_model(const char *dir, const struct tensor_source *sources, size_t n_sources,
-                       uint64_t shard_bytes, struct tensor_written **written, size_t *n_written,
-                       struct err *e)
+                       uint64_t shard_bytes, struct err *e)
 {
     int rc = 0;
     size_t *shard = mem_alloc((n_sources + 1) * sizeof *shard);
     size_t n_shards = assign_shards(sources, n_sources, shard_bytes, shard);
-    size_t n_files = n_shards == 1 ? 1 : n_shards + 1;
-    struct tensor_written *files = mem_calloc(n_files, sizeof *files);
     for (size_t i = 0; i < n_shards; i++)
-        TRY(write_shard(dir, sources, n_sources, shard, i, n_shards, &files[i], e));
-    if (n_files > n_shards)
-        TRY(write_index(dir, sources, n_sources, shard, n_shards, &files[n_shards], e));
-    *written = files;
-    *n_written = n_files;
-    files = NULL;
+        TRY(write_shard(dir, sources, n_sources, shard, i, n_shards, e));
+    if (n_shards > 1)
+        TRY(write_index(dir, sources, n_sources, shard, n_shards, e));
 fail:
-    mem_free(files);
     mem_free(shard);
     return rc;
 }

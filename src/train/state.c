@@ -70,7 +70,7 @@ static int save_slice(struct device *d, const char *path, size_t lo, size_t hi, 
                                            .fill = fill_state,
                                            .ctx = &fill[s]};
     }
-    return tensor_write(path, source, STATES, meta, ARRAY_LEN(meta), NULL, e);
+    return tensor_write(path, source, STATES, meta, ARRAY_LEN(meta), e);
 }
 
 int train_state_save(struct device *const *device, int n, const char *dir, struct err *e)
