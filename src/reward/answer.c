@@ -101,13 +101,11 @@ static enum reward_verdict check_normal(const char *gold, const char *answer)
     enum reward_parse answer_kind = reward_number_parse(answer, false, &got);
     if (gold_kind == REWARD_DEGENERATE)
         verdict = REWARD_UNPARSED_GOLD;
-    else if (answer_kind == REWARD_DEGENERATE)
-        verdict = REWARD_UNPARSED_ANSWER;
     else if (strcmp(gold, answer) == 0)
         verdict = REWARD_EQUAL;
     else if (gold_kind == REWARD_BEYOND)
         verdict = REWARD_UNPARSED_GOLD;
-    else if (answer_kind == REWARD_BEYOND)
+    else if (answer_kind == REWARD_DEGENERATE || answer_kind == REWARD_BEYOND)
         verdict = REWARD_UNPARSED_ANSWER;
     else if (gold_kind == REWARD_NUMBER && answer_kind == REWARD_NUMBER)
         verdict = same_number(&want, &got) ? REWARD_EQUAL : REWARD_DIFFERENT;
