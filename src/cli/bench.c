@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS_MIN = 3, ROUNDS_MAX = 80 };
-static const double ROUND_S = 5e-3, LONG_S = 0.5, ENOUGH_S = 0.06, ENOUGH_FOR_CEILINGS_S = 1;
+enum { ROUNDS_MIN = 2, ROUNDS_MAX = 80 };
+static const double ROUND_S = 5e-3, LONG_S = 0.1, ENOUGH_S = 0.025, ENOUGH_FOR_CEILINGS_S = 1;
 
 struct rounds {
     int n;

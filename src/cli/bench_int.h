@@ -31,7 +31,7 @@ struct bench {
     double flops, bytes;            // ceilings: operations and bytes read in a second
 };
 
-enum { BENCH_SWEEPS = 4 };
+enum { BENCH_SWEEPS = 10 };
 
 /* Rounds of run(ctx); t keeps the best by either clock, 0 being none yet. A round repeats it until
    it takes some milliseconds. */
