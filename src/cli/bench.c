@@ -12,7 +12,8 @@
 #include <time.h>
 
 enum { ROUNDS_MIN = 2, ROUNDS_MAX = 80 };
-static const double ROUND_S = 5e-3, LONG_S = 0.1, ENOUGH_S = 0.025, ENOUGH_FOR_CEILINGS_S = 1;
+static const double ROUND_S = 5e-3, LONG_S = 0.1, ENOUGH_S = 0.025, PLENTY_S = 5,
+                    ENOUGH_FOR_CEILINGS_S = 1;
 
 struct rounds {
     int n;
@@ -82,7 +83,10 @@ static double spread(double *s, int n)
 void bench_improve(const struct bench *b, struct bench_time *t, void (*run)(void *ctx), void *ctx)
 {
     struct rounds r;
+    if (t->sweeps > 1 && t->cpu_s * t->sweeps > PLENTY_S)
+        return;
     run_rounds(b, run, ctx, ENOUGH_S, &r);
+    t->sweeps++;
     double wall_s = best(r.wall_s, r.n), cpu_s = best(r.cpu_s, r.n);
     t->wall_s = t->wall_s > 0 ? fmin(t->wall_s, wall_s) : wall_s;
     t->cpu_s = t->cpu_s > 0 ? fmin(t->cpu_s, cpu_s) : cpu_s;

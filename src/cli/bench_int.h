@@ -6,7 +6,8 @@
  * rounds of the ceiling itself, and the report says so. Every row has both.
  *
  * Neighbours that a core or its caches are shared with come in bursts of seconds, so rounds of one
- * figure do not follow on one another: a table is gone through BENCH_SWEEPS times.
+ * figure do not follow on one another: a table is gone through BENCH_SWEEPS times, what takes
+ * seconds fewer times.
  *
  * Ceilings are measured in the same run with the same threads: fused multiply-adds from registers
  * (the level's peak loop) and reading memory that no cache holds.
@@ -21,6 +22,7 @@
 struct bench_time {
     double wall_s;
     double cpu_s; // of all threads, divided by their number
+    int sweeps;   // that it comes from
 };
 
 struct bench {
