@@ -35,3 +35,10 @@ each_step_once() {
     sed 's/^{"step": \([0-9]*\),.*}$/\1/' "$1/perf.jsonl" | grep -vx 0 >"$scratch/steps"
     seq "$2" | cmp - "$scratch/steps"
 }
+
+# again FOLDER [OPTIONS...]: the run that $train makes, resumed in that folder.
+again() {
+    folder=$1
+    shift
+    $train --output_dir "$folder" --resume_from_checkpoint auto "$@"
+}

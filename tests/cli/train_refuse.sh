@@ -144,12 +144,6 @@ background=
 
 # ---- disks ----
 works "a run" $train --output_dir run
-# again FOLDER [OPTIONS...]: that run, resumed.
-again() {
-    folder=$1
-    shift
-    $train --output_dir "$folder" --resume_from_checkpoint auto "$@"
-}
 # full WHERE FILE VERB: the disk is full at that point; what is whole stays whole, and goes on.
 full() {
     rm -rf full

@@ -12,12 +12,6 @@ train="$loco train $small --num_generations 4 --reward exact,random"
 
 # ---- resuming ----
 works "a run" $train --output_dir run
-# again FOLDER [OPTIONS...]: that run, resumed.
-again() {
-    folder=$1
-    shift
-    $train --output_dir "$folder" --resume_from_checkpoint auto "$@"
-}
 # unlike WHAT TEXT OPTIONS...: the run is not resumed with these options, and stays as it is.
 unlike() {
     what=$1 text=$2
